@@ -22,7 +22,8 @@ from dpeer.federation.view import View
 from dpeer.results.files import DISAGREEMENT, rank_folder
 from dpeer.results.reading import read_entries
 from dpeer.results.training_alerts import Alert
-from dpeer.training.models import LIBRARIES, MODELS, TEXT_TASKS
+from dpeer.training import BUILTIN_TASKS
+from dpeer.training.models import LIBRARIES, MODELS
 
 PRIVATE = ("dp_accounting.pld", "torch.fx.experimental.symbolic_shapes")
 """What each peer with privacy at sample level imports besides, which takes it half a second."""
@@ -80,8 +81,11 @@ class Launcher:
 
     async def run(self) -> list[Member]:
         """Start every peer and wait until the last one has ended."""
-        model = MODELS.get(self._settings.model or TEXT_TASKS.get(self._settings.task, ""))
+        builtin = BUILTIN_TASKS.get(self._settings.task)
+        model = MODELS.get(self._settings.model or (builtin.model if builtin else ""))
         libraries = [LIBRARIES[model.extra]] if model and model.extra else []
+        if self._settings.task == "digits":
+            libraries.append("sklearn.datasets")  # the digits are in it
         if self._settings.lora is not None:
             libraries.append("peft")
         if self._settings.privacy == "sample":

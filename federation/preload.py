@@ -3,8 +3,6 @@
 The garbage collector skips the objects that are imported here, so that their memory stays shared.
 """
 
-import sklearn.datasets  # noqa: F401 - what the digits are read with
-
 import dpeer.federation.cluster_child
 import dpeer.federation.serving  # noqa: F401
 from dpeer.federation.memory_tuning import freeze_heap

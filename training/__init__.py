@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dpeer.training.sgd import momentum, projected
     from dpeer.training.task import Task
     from dpeer.training.tasks import BUILTIN_TASKS, BuiltinTask, Choices
-    from dpeer.training.tasks.data_cache import forget
+    from dpeer.training.tasks.builtin import forget
     from dpeer.training.trainer import Trainer
 
 _PLACES = {
@@ -68,7 +68,7 @@ _PLACES = {
     "BUILTIN_TASKS": "dpeer.training.tasks",
     "BuiltinTask": "dpeer.training.tasks",
     "Choices": "dpeer.training.tasks",
-    "forget": "dpeer.training.tasks.data_cache",
+    "forget": "dpeer.training.tasks.builtin",
 }
 
 __getattr__ = lazily(__name__, _PLACES)

@@ -12,14 +12,14 @@ import torch
 
 from dpeer import plugins
 from dpeer.exceptions import ConfigurationError, DpeerError, TaskError, UnknownName, describe
-from dpeer.training.data.partitions import check_spec
 from dpeer.training.initial import begin_from
 from dpeer.training.lora.adapting import adapted
-from dpeer.training.models import drops, last_layer
+from dpeer.training.models import last_layer
 from dpeer.training.randomness import LOCK, seed_globals
 from dpeer.training.settings import DataSettings
 from dpeer.training.task import Task
 from dpeer.training.tasks import BUILTIN_TASKS, Choices
+from dpeer.training.tasks.builtin import builtin_task
 from dpeer.training.validation import with_validation
 
 
@@ -103,21 +103,15 @@ def _loaded(spec: str, place: tuple[int, int, int], given: dict[str, Any], choic
     check_task_name(spec)
     with LOCK:
         if spec in BUILTIN_TASKS:
-            factory = BUILTIN_TASKS[spec].factory()
-            if choices.schema is not None and spec != "csv":
-                raise ConfigurationError(f"--schema {choices.schema} is for --task csv: task {spec!r} reads no table")
-            way = choices.partition or BUILTIN_TASKS[spec].partition
-            check_spec(way)
-            scaled = choices.standardize if choices.standardize is not None else BUILTIN_TASKS[spec].standardize
-            bound = choices.model_copy(update={"partition": way, "standardize": scaled})
-            made = _made(spec, factory, place, init_seed, {"choices": bound}, given)
-            return replace(made, draws=drops(made.model))
+            seed_globals(init_seed)
+            with defaults_kept():
+                return builtin_task(spec, *place, given, choices)
         _check_own(spec, choices)
         with plugins.load(PLUGIN, spec) as factory:
             if not callable(factory):
                 kind = type(factory).__name__
                 raise TaskError(f"task {spec!r} is a {kind}, not a function that returns a Task")
-            task = _made(spec, factory, place, init_seed, {}, given)
+            task = _made(spec, factory, place, init_seed, given)
         return task if choices.head_prefixes is None else replace(task, head=choices.head_prefixes)
 
 
@@ -138,25 +132,10 @@ def _check_own(spec: str, choices: Choices) -> None:
 
 
 def _made(
-    spec: str,
-    factory: Callable[..., Any],
-    place: tuple[int, int, int],
-    init_seed: int,
-    bound: Mapping[str, Any],
-    options: Mapping[str, Any],
+    spec: str, factory: Callable[..., Any], place: tuple[int, int, int], init_seed: int, options: Mapping[str, Any]
 ) -> Task:
-    for reserved in bound.keys() & options.keys():
-        raise TaskError(f"task {spec!r}: {reserved!r} is not a task option")
-    if bound and (word := next((name for name in Choices.model_fields if name in options), None)):
-        raise TaskError(f"task {spec!r}: {word!r} is not a task option; use --{word.replace('_', '-')}")
-    if bound:
-        taken = [p.name for p in inspect.signature(factory).parameters.values() if p.kind is p.KEYWORD_ONLY]
-        valid = [name for name in taken if name not in bound]
-        for name in options:
-            if name not in valid:
-                raise UnknownName("task option", name, valid or ["(none)"], f"task {spec!r}")
     try:
-        inspect.signature(factory).bind(*place, **bound, **options)
+        inspect.signature(factory).bind(*place, **options)
     except TypeError as error:
         takes = ", ".join(str(p.replace(annotation=p.empty)) for p in inspect.signature(factory).parameters.values())
         gave = ", ".join(options) or "none"
@@ -169,7 +148,7 @@ def _made(
     seed_globals(init_seed)
     try:
         with defaults_kept():
-            task = factory(*place, **bound, **options)
+            task = factory(*place, **options)
     except DpeerError:
         raise
     except (Exception, SystemExit) as error:

@@ -243,7 +243,7 @@ WRITERS: dict[str, Callable[[Path], Written]] = {
     "image-folder": image_folder,
 }  # fmt: skip
 """By task."""
-READERS: dict[str, Callable[[Any], Data]] = {
+READERS: dict[str, Callable[..., Data]] = {
     "cifar10": read_cifar10, "cifar100": read_cifar100, "tiny-imagenet": read_tiny_imagenet, "mnist": read_mnist,
     "emnist": read_emnist, "femnist": read_femnist, "har": read_har,
 }  # fmt: skip

@@ -16,7 +16,7 @@ from dpeer.training.data.pool import Data, Pool
 SOURCE = "https://www.cs.toronto.edu/~kriz/cifar.html ('python version')"
 
 
-def cifar10(data: Any) -> Data:
+def cifar10(*, data: str | None = None) -> Data:
     """60,000 images (3, 32, 32) of 10 classes, 10,000 of them for testing, from ``cifar-10-batches-py``.
 
     Args:
@@ -30,7 +30,7 @@ def cifar10(data: Any) -> Data:
     return Data(train, _pool("cifar10", [where / "test_batch"], b"labels", 10), 10, pixels=True)
 
 
-def cifar100(data: Any) -> Data:
+def cifar100(*, data: str | None = None) -> Data:
     """60,000 images (3, 32, 32) of 100 classes, 10,000 of them for testing, from ``cifar-100-python``.
 
     Args:

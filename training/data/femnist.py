@@ -22,7 +22,7 @@ _CLASSES, _SIDE = 62, 28
 _Arrays = tuple[NDArray[Any], NDArray[np.int64], NDArray[np.str_]]
 
 
-def femnist(data: Any) -> Data:
+def femnist(*, data: str | None = None) -> Data:
     """Images (1, 28, 28) of 62 characters (digits, capitals, small letters), each with its writer.
 
     LEAF divides each writer's samples into train and test, or the writers (``-t sample`` and ``-t user`` of its

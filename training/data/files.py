@@ -21,7 +21,7 @@ _LISTED = 10
 _PACKED = (".zip", ".tar", ".tgz", ".gz", ".bz2")
 
 
-def folder(task: str, data: Any, holds: str, source: str, *places: str) -> Path:
+def folder(task: str, data: str | None, holds: str, source: str, *places: str) -> Path:
     """The folder that holds the data: `data` itself, or one in it.
 
     Args:
@@ -34,10 +34,8 @@ def folder(task: str, data: Any, holds: str, source: str, *places: str) -> Path:
     Raises:
         TaskError: No such folder exists.
     """
-    if data is None:
+    if not data:
         raise TaskError(f"task {task!r} needs --task-option data=DIR, the folder that holds {holds}; from {source}")
-    if not isinstance(data, str) or not data:
-        raise TaskError(f"task {task!r}: data = {data!r}: expected the name of the folder that holds {holds}")
     path = Path(data).expanduser()
     for place in places:
         if (path / place).is_dir():

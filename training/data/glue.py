@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import torch
+from pydantic import Field
 
 from dpeer.exceptions import TaskError
 from dpeer.training.data.files import folder, need, reading
 from dpeer.training.data.pool import Data, Pool
-from dpeer.training.data.text import TextColumns, TextRows, Tokens, read_texts, read_tokens
+from dpeer.training.data.text import LONGEST, SHORTEST, TextColumns, TextRows, Tokens, read_texts, read_tokens
 
 TASK = "glue"
 SOURCE = "https://gluebenchmark.com/tasks"
 
 
-class Layout(NamedTuple):
+Name = Literal["sst2", "qqp", "qnli", "mnli"]
+
+
+class Files(NamedTuple):
     """How the files of one of the tasks are.
 
     Attributes:
@@ -36,52 +39,47 @@ class Layout(NamedTuple):
 
 _NLI = ("entailment", "neutral", "contradiction")
 _QNLI = ("entailment", "not_entailment")
-LAYOUTS: Mapping[str, Layout] = {
-    "sst2": Layout("SST-2", TextColumns(("sentence",), "label", ("0", "1")), ("negative", "positive")),
-    "qqp": Layout(
+FILES: Mapping[Name, Files] = {
+    "sst2": Files("SST-2", TextColumns(("sentence",), "label", ("0", "1")), ("negative", "positive")),
+    "qqp": Files(
         "QQP", TextColumns(("question1", "question2"), "is_duplicate", ("0", "1")), ("not_duplicate", "duplicate")
     ),
-    "qnli": Layout("QNLI", TextColumns(("question", "sentence"), "label", _QNLI), _QNLI),
-    "mnli": Layout("MNLI", TextColumns(("sentence1", "sentence2"), "gold_label", _NLI), _NLI, "dev_matched.tsv"),
+    "qnli": Files("QNLI", TextColumns(("question", "sentence"), "label", _QNLI), _QNLI),
+    "mnli": Files("MNLI", TextColumns(("sentence1", "sentence2"), "gold_label", _NLI), _NLI, "dev_matched.tsv"),
 }
 """The tasks that can be read, by the value of the option ``name``."""
 
 
-@dataclass(frozen=True)
-class Glue:
-    """What of GLUE is read.
+def glue(
+    *,
+    data: str | None = None,
+    name: Name,
+    tokenizer: str | None = None,
+    length: Annotated[int, Field(ge=SHORTEST, le=LONGEST)] = 128,
+    malformed: Literal["refuse", "skip"] = "refuse",
+) -> Data:
+    """Examples of token numbers, shape (length,), with their classes; the published dev file is the test pool.
 
-    Attributes:
+    Args:
         data: The folder with train.tsv, or the one around the folders of all tasks.
-        name: One of `LAYOUTS`.
+        name: One of `FILES`.
         tokenizer: A tokenizer.json; None for bytes.
         length: How many tokens an example has, padding included.
-        skip: Whether lines that are not as they must be are left out; they are an error otherwise.
-    """
-
-    data: str
-    name: str
-    tokenizer: str | None
-    length: int
-    skip: bool
-
-
-def glue(asked: Glue) -> Data:
-    """Examples of token numbers, shape (length,), with their classes; the published dev file is the test pool.
+        malformed: Whether lines that are not as they must be are left out, or an error.
 
     Raises:
         TaskError: A file is missing or damaged, or a line is not as it must be; the message names file and line.
     """
-    layout = LAYOUTS[asked.name]
-    where = folder(TASK, asked.data, f"train.tsv and {layout.test} of {layout.folder}", SOURCE, layout.folder)
-    need(TASK, where / "train.tsv", f"{SOURCE}, where it is in the folder {layout.folder}")
-    tokens = read_tokens(TASK, asked.tokenizer)
+    files = FILES[name]
+    where = folder(TASK, data, f"train.tsv and {files.test} of {files.folder}", SOURCE, files.folder)
+    need(TASK, where / "train.tsv", f"{SOURCE}, where it is in the folder {files.folder}")
+    tokens = read_tokens(TASK, tokenizer)
     pools: list[Pool] = []
     remarks: list[str] = []
-    for file in ("train.tsv", layout.test):
+    for file in ("train.tsv", files.test):
         path = need(TASK, where / file, SOURCE)
-        rows = _read(path, layout.columns, skip=asked.skip)
-        pools.append(_pool(rows, tokens, asked.length))
+        rows = _read(path, files.columns, skip=malformed == "skip")
+        pools.append(_pool(rows, tokens, length))
         if skipped := rows.left_out:
             remarks.append(
                 f"{len(skipped)} of {len(skipped) + len(rows.lines)} lines of {path.name} are left out, since they are "
@@ -90,10 +88,10 @@ def glue(asked: Glue) -> Data:
     return Data(
         pools[0],
         pools[1],
-        len(layout.classes),
-        names={"classes": layout.classes, "tokenizer": (tokens.label,)},
+        len(files.classes),
+        names={"classes": files.classes, "tokenizer": (tokens.label,)},
         tokens=tokens,
-        texts=layout.columns,
+        texts=files.columns,
         remarks=tuple(remarks),
     )
 

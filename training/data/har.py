@@ -21,7 +21,7 @@ _ARRAYS = ("x", "y", "subject", "is_test")
 _Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[np.bool_]]
 
 
-def har(data: Any) -> Data:
+def har(*, data: str | None = None) -> Data:
     """10,299 windows (9, 128) of raw signals: body acceleration (g), rotation (rad/s), total acceleration (g).
 
     A window is 2.56 s at 50 Hz and shares its second half with the next one, so whole stretches of windows that
@@ -34,7 +34,7 @@ def har(data: Any) -> Data:
     Raises:
         TaskError: A file is missing or damaged.
     """
-    if isinstance(data, str) and data.endswith(".npz"):
+    if data is not None and data.endswith(".npz"):
         x, y, subject, is_test = _npz(need(TASK, Path(data).expanduser(), SOURCE))
     else:
         x, y, subject, is_test = _folder(folder(TASK, data, "UCI HAR Dataset", SOURCE, "UCI HAR Dataset"))

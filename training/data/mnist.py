@@ -6,7 +6,7 @@ import gzip
 import struct
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,15 +19,16 @@ from dpeer.training.data.pool import Data, Pool
 _MNIST = "https://github.com/cvdfoundation/mnist (idx) or https://keras.io/api/datasets/mnist (npz)"
 _EMNIST = "https://www.nist.gov/itl/products-and-services/emnist-dataset (binary format, gzip.zip)"
 _DIGITS = 10
-CLASSES: Mapping[str, int] = {
+Split = Literal["byclass", "bymerge", "balanced", "letters", "digits", "mnist"]
+CLASSES: Mapping[Split, int] = {
     "byclass": 62, "bymerge": 47, "balanced": 47, "letters": 26, "digits": 10, "mnist": 10,
 }  # fmt: skip
 """The number of classes of each split of EMNIST, by its name in the files."""
-_FIRST = {"letters": 1}
+_FIRST: Mapping[Split, int] = {"letters": 1}
 """The label of the first class, where that is not 0."""
 
 
-def mnist(data: Any) -> Data:
+def mnist(*, data: str | None = None) -> Data:
     """70,000 images (1, 28, 28) of 10 digits, 10,000 of them for testing.
 
     Args:
@@ -37,7 +38,7 @@ def mnist(data: Any) -> Data:
     Raises:
         TaskError: A file is missing or damaged.
     """
-    if isinstance(data, str) and data.endswith(".npz"):
+    if data is not None and data.endswith(".npz"):
         return _npz(need("mnist", Path(data).expanduser(), _MNIST))
     # The last place is where torchvision puts them.
     where = folder("mnist", data, "train-images-idx3-ubyte.gz ..., or mnist.npz", _MNIST, "mnist", "raw", "MNIST/raw")
@@ -50,7 +51,7 @@ def mnist(data: Any) -> Data:
     return Data(pools[0], pools[1], _DIGITS, pixels=True, mirrored=False)
 
 
-def emnist(data: Any, split: str = "byclass") -> Data:
+def emnist(*, data: str | None = None, split: Split = "byclass") -> Data:
     """Images (1, 28, 28) of a split: white ink on black, upright, classes in the order of the files' labels.
 
     The classes of ``byclass`` are the digits, the capitals and the small letters: 697,932 images for training and

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ _SIDE = 64
 _Labelled = list[tuple[Path, int]]
 
 
-def tiny_imagenet(data: Any) -> Data:
+def tiny_imagenet(*, data: str | None = None) -> Data:
     """110,000 images (3, 64, 64) of 200 classes, numbered as in ``wnids.txt``.
 
     The 10,000 images of ``val`` are the test pool: those in ``test`` have no published labels. Some images are

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
-
 from dpeer.exceptions import TaskError, UnknownName
 from dpeer.optional_libraries import check_libraries
+from dpeer.training.keyword_options import defaults, validated
 
 if TYPE_CHECKING:
     from torch import nn
@@ -62,8 +59,7 @@ class Model:
 
     def options(self) -> dict[str, Any]:
         """The default value of each of its options, by name."""
-        stated = inspect.signature(self.maker()).parameters.values()
-        return {one.name: one.default for one in stated if one.kind is one.KEYWORD_ONLY} | dict(self.defaults)
+        return defaults(self.maker()) | dict(self.defaults)
 
 
 def _transformer(name: str, summary: str, function: str, least: int = 1, **defaults: Any) -> Model:
@@ -103,9 +99,6 @@ MODELS: Mapping[str, Model] = {
     )
 }  # fmt: skip
 """Every built-in model by its name."""
-
-TEXT_TASKS: Mapping[str, str] = {"glue": "roberta-tiny"}
-"""What built-in tasks on text train where the user does not say, by the task's name; known without importing torch."""
 
 
 def build_model(
@@ -159,13 +152,11 @@ def model_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     for option in given:
         if option not in known:
             raise UnknownName(f"option of {name}", option, known or ["(none)"], "--model-option")
-    try:
-        found = _table(model.maker()).model_validate(dict(given))
-    except ValidationError as error:
-        first = error.errors()[0]
-        option, message = str(first["loc"][0]), first["msg"].removeprefix("Value error, ").lower()
-        raise TaskError(f"--model-option {option}={given[option]}: {message} (--model {name})") from error
-    return known | {option: getattr(found, option) for option in given}
+    return known | validated(
+        model.maker(),
+        given,
+        lambda option, wrong: TaskError(f"--model-option {option}={given[option]}: {wrong} (--model {name})"),
+    )
 
 
 def _fits(model: Model, shape: tuple[int, ...], tokens: bool) -> bool:
@@ -212,15 +203,6 @@ def last_layer(model: nn.Module) -> str:
 
     names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     return str(names[-1]) if names else ""
-
-
-@cache
-def _table(make: Callable[..., Any]) -> type[BaseModel]:
-    """A table of the keyword arguments that make a model: types, and limits as pydantic's `Field` in `Annotated`."""
-    stated = inspect.signature(make, eval_str=True).parameters.values()
-    fields: dict[str, Any] = {one.name: (one.annotation, one.default) for one in stated if one.kind is one.KEYWORD_ONLY}
-    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-    return create_model("ModelOptions", __config__=config, **fields)
 
 
 _FOLLOW = ("padding", "separator")

@@ -1,16 +1,18 @@
-"""The built-in tasks, by the name that ``--task`` takes; each is imported when it is first used."""
+"""The built-in tasks, by the name that ``--task`` takes; the reader of each is imported when it is first used."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pydantic import ConfigDict
 
 from dpeer.training.settings import DataSettings
-from dpeer.training.task import Task
+
+if TYPE_CHECKING:
+    from dpeer.training.data.pool import Data
 
 
 class Choices(DataSettings):
@@ -38,48 +40,41 @@ class BuiltinTask:
     """A built-in task.
 
     Attributes:
-        name: What ``--task`` calls it.
-        summary: One line about it.
-        where: ``module:function`` of its ``task(rank, size, seed, *, choices, **options)``.
+        where: ``module:function`` of the reader of its data, whose keyword arguments are the task's options.
+        model: The model where the user chooses none.
         partition: The default of ``--partition``.
         standardize: The default of ``--standardize``: inputs are scaled by the peer's own training rows.
+        path: What the option ``path`` names, for messages; empty without that option.
     """
 
-    name: str
-    summary: str
     where: str
+    model: str
     partition: str = "dirichlet:0.3"
     standardize: bool = False
+    path: str = ""
 
-    def factory(self) -> Callable[..., Task]:
-        """Import the task's factory."""
+    def reader(self) -> Callable[..., Data]:
+        """Import the reader."""
         module, _, function = self.where.partition(":")
-        factory: Callable[..., Task] = getattr(importlib.import_module(f"dpeer.training.tasks.{module}"), function)
-        return factory
+        found: Callable[..., Data] = getattr(importlib.import_module(f"dpeer.training.data.{module}"), function)
+        return found
 
 
-_OWN = "csv_and_images"
-_SCALED: dict[str, Any] = {"standardize": True}
+_TABLE = "FILE.csv (site-{rank}.csv: a file a peer)"
+_IMAGES = "DIR (site-{rank}: a folder a peer), with a folder for each class"
 
 BUILTIN_TASKS: Mapping[str, BuiltinTask] = {
-    task.name: task
-    for task in (
-        BuiltinTask(
-            name="digits",
-            summary="scikit-learn's 1797 handwritten digits (8x8), a small CNN; nothing to download",
-            where="digits:task",
-        ),
-        BuiltinTask("cifar10", "60,000 photographs (3x32x32) of 10 classes", "published:cifar10"),
-        BuiltinTask("cifar100", "60,000 photographs (3x32x32) of 100 classes", "published:cifar100"),
-        BuiltinTask("tiny-imagenet", "110,000 photographs (3x64x64) of 200 classes", "published:tiny_imagenet"),
-        BuiltinTask("mnist", "70,000 handwritten digits (1x28x28)", "published:mnist"),
-        BuiltinTask("emnist", "814,255 characters (1x28x28) of 62 classes, or a split of them", "published:emnist"),
-        BuiltinTask("femnist", "62 characters (1x28x28) by 3,550 writers, from LEAF", "published:femnist", "writer"),
-        BuiltinTask("har", "six activities of 30 persons, from a phone's sensors", "published:har", "subject"),
-        BuiltinTask("glue", "sentences of GLUE: name=sst2, qqp, qnli or mnli", "texts:glue"),
-        BuiltinTask("csv", "your own table: path=FILE, and --schema or target=COLUMN", f"{_OWN}:csv", "own", **_SCALED),
-        BuiltinTask("image-folder", "your own images: path=DIR/<class>/*", f"{_OWN}:image_folder", "own", **_SCALED),
-    )
+    "digits": BuiltinTask("digits:digits", "digits"),
+    "cifar10": BuiltinTask("cifar:cifar10", "cnn"),
+    "cifar100": BuiltinTask("cifar:cifar100", "cnn"),
+    "tiny-imagenet": BuiltinTask("tiny_imagenet:tiny_imagenet", "cnn"),
+    "mnist": BuiltinTask("mnist:mnist", "cnn"),
+    "emnist": BuiltinTask("mnist:emnist", "cnn"),
+    "femnist": BuiltinTask("femnist:femnist", "cnn", "writer"),
+    "har": BuiltinTask("har:har", "cnn1d", "subject"),
+    "glue": BuiltinTask("glue:glue", "roberta-tiny"),
+    "csv": BuiltinTask("tables.table_data:table", "mlp", "own", standardize=True, path=_TABLE),
+    "image-folder": BuiltinTask("image_folder:image_folder", "cnn", "own", standardize=True, path=_IMAGES),
 }
 """Every built-in task by its name."""
 

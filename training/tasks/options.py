@@ -1,4 +1,4 @@
-"""Options of built-in tasks: validation, and the paths of the data of each rank."""
+"""Paths of the data of each rank, in the options of built-in tasks."""
 
 from __future__ import annotations
 
@@ -17,29 +17,15 @@ RANK = "{rank}"
 _PLACEHOLDER = re.compile(r"\{[^{}/]*\}")
 
 
-def text(task: str, option: str, value: Any, example: str) -> str:
-    """An option that must be given, as text; a whole number may be the name of a column.
-
-    Raises:
-        TaskError: It is missing or something else.
-    """
-    if value is None:
-        raise TaskError(f"task {task!r} needs --task-option {option}={example}")
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if not isinstance(value, str) or not value:
-        raise TaskError(f"task {task!r}: task option {option} = {value!r}: expected text, such as {option}={example}")
-    return value
-
-
-def place(task: str, value: Any, rank: int, size: int, example: str, partition: str | None) -> str:
+def place(task: str, given: str | None, rank: int, size: int, example: str, partition: str) -> str:
     """The path that the option ``path`` names for this rank.
 
     Raises:
-        TaskError: It is missing or not text, or this rank has no file; or each rank's own is to be divided.
+        TaskError: It is missing, or this rank has no file; or each rank's own is to be divided.
         UnknownName: Something else than the rank stands in braces.
     """
-    given = text(task, "path", value, example)
+    if given is None:
+        raise TaskError(f"task {task!r} needs --task-option path={example}")
     check_placeholders(task, given)
     found = given.replace(RANK, str(rank))
     if found != given and partition != OWN:
@@ -64,43 +50,6 @@ def check_placeholders(task: str, path: str) -> None:
     strange = next((word for word in _PLACEHOLDER.findall(path) if word != RANK), None)
     if strange is not None and not Path(path).expanduser().exists():
         raise UnknownName("placeholder", strange, [RANK], f"task option path = {path!r} of task {task!r}")
-
-
-def names(task: str, option: str, value: Any, least: int = 0) -> tuple[str, ...]:
-    """An option that is a list of names; as text, they stand between commas.
-
-    Raises:
-        TaskError: It is something else, or has a name twice, or too few.
-    """
-    given = value.split(",") if isinstance(value, str) else value
-    fits = isinstance(given, list | tuple) and all(isinstance(name, str | int) for name in given)
-    found = tuple(str(name).strip() for name in given) if fits else ()
-    if not fits or len(set(found)) != len(found) or len(found) < least:
-        number = {0: "different names", 1: "one name or more"}.get(least, f"{least} different names or more")
-        raise TaskError(f"task {task!r}: task option {option} = {value!r}: expected {number}, such as {option}=A,B")
-    return found
-
-
-def one_of(task: str, option: str, value: Any, choices: tuple[str, ...]) -> str:
-    """An option that is one of a few words.
-
-    Raises:
-        UnknownName: It is none of them.
-    """
-    if value not in choices:
-        raise UnknownName(f"{option} of task {task!r}", str(value), choices)
-    return str(value)
-
-
-def whole(task: str, option: str, value: Any, choices: range | tuple[int, ...], expected: str) -> int:
-    """An option that is one of some whole numbers.
-
-    Raises:
-        TaskError: It is none of them.
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or value not in choices:
-        raise TaskError(f"task {task!r}: task option {option} = {value!r}: expected {expected}")
-    return value
 
 
 def check_own_data(peers: Sequence[tuple[str, Mapping[str, Any]]], partition: str | None) -> None:

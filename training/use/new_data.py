@@ -15,7 +15,7 @@ from torch import Tensor
 from dpeer.exceptions import TaskError, describe
 from dpeer.training.data.files import read_images
 from dpeer.training.data.image_folder import ENDINGS as IMAGES
-from dpeer.training.data.image_folder import ImageFolder, all_images, labelled_images, left_out
+from dpeer.training.data.image_folder import all_images, labelled_images, left_out
 from dpeer.training.data.pool import Pool
 from dpeer.training.data.tables.check import check
 from dpeer.training.data.tables.prepare import Preparation, raw_rows
@@ -175,7 +175,7 @@ def _images(card: Mapping[str, Any], path: Path, labels: bool) -> NewData:
     channels, side, _ = card["input_shape"]
     if labels:
         classes = tuple(card.get("classes") or map(str, range(card["model"]["outputs"])))
-        pool, remarks = labelled_images(path, classes, ImageFolder(str(path), side, channels, classes))
+        pool, remarks = labelled_images(path, classes, channels, side)
         inputs, targets = pool.rows(np.arange(len(pool)))
         return NewData(inputs, targets, remarks=remarks)
     paths = all_images(path)

@@ -12,7 +12,7 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.training import forget, load_task
-from dpeer.training.data.glue import Glue, glue
+from dpeer.training.data.glue import glue
 from tests.error_texts import refused
 from tests.training import dataset_files
 from tests.training.dataset_files import READERS, idx, numbers, pixels
@@ -95,7 +95,7 @@ def test_a_file_is_not_what_was_expected(
     if content is not None:
         (in_tmp_path / path).write_bytes(content)
     with refused(TaskError, f"task '{name}': ", fragment):
-        READERS[name](options["data"]) if name in READERS else glue(Glue(".", "sst2", None, 32, skip=False))
+        READERS[name](data=options["data"]) if name in READERS else glue(data=".", name="sst2", length=32)
     assert not Path("evil").exists()
 
 
@@ -115,30 +115,30 @@ def test_an_npz_is_not_what_was_expected(name: str, arrays: dict[str, Any], frag
     else:
         np.savez(tmp_path / "har.npz", **dataset_files.har_arrays({"train": (1,), "test": (2,)}, 2, **arrays))
     with refused(TaskError, f"task '{name}': {tmp_path}/{name}.npz does not hold what was expected: ", fragment):
-        READERS[name](str(tmp_path / f"{name}.npz"))
+        READERS[name](data=str(tmp_path / f"{name}.npz"))
 
 
 def test_files_of_another_split_and_none_at_all(tmp_path: Path) -> None:
     np.savez(tmp_path / "h.npz", **{f"a{number}": np.zeros(1) for number in range(99)})
     with refused(TaskError, "it has a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, ..."):
-        READERS["har"](str(tmp_path / "h.npz"))
+        READERS["har"](data=str(tmp_path / "h.npz"))
     (tmp_path / "train").mkdir()
     with refused(TaskError, f"task 'femnist': expected json files in {tmp_path}"):
-        READERS["femnist"](str(tmp_path))
+        READERS["femnist"](data=str(tmp_path))
     (tmp_path / "train" / "a.json").write_bytes(leaf())
     with refused(TaskError, f"task 'femnist': expected json files in {tmp_path}/test"):
-        READERS["femnist"](str(tmp_path))
+        READERS["femnist"](data=str(tmp_path))
     with refused(TaskError, "(of split=byclass; the folder holds split=letters)"):
-        READERS["emnist"](dataset_files.emnist(tmp_path, "letters", each=1).options["data"])
+        READERS["emnist"](data=dataset_files.emnist(tmp_path, "letters", each=1).options["data"])
     with refused(TaskError, "labels 1 to 26"):
         options = dataset_files.emnist(tmp_path / "more", "letters", add=1, each=1).options
-        dataset_files.read_emnist(options["data"], "letters")
+        dataset_files.read_emnist(data=options["data"], split="letters")
 
 
 @pytest.mark.parametrize(
     ("options", "fragment"),
     [
-        ({"data": 3}, "task 'cifar10': data = 3"),
+        ({"data": 3}, "task 'cifar10': task option data = 3"),
         ({"data": "x.tar.gz"}, "task 'cifar10': data = 'x.tar.gz' is not a folder: unpack it"),
         ({"train_samples": 201}, "task option train_samples = 201: expected a number of samples, 1 to 200"),
         ({"test_samples": [3]}, "task option test_samples = [3]"),

@@ -8,7 +8,7 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.training import Choices, forget, load_task
-from dpeer.training.data.image_folder import ImageFolder, image_folder
+from dpeer.training.data.image_folder import image_folder
 from tests.error_texts import refused
 from tests.training.dataset_files import save
 
@@ -41,7 +41,7 @@ def test_classes_are_folders_and_other_files_are_counted_and_named(tmp_path: Pat
     ):
         save(tmp_path / name, (1, 2, 3))
     (tmp_path / "r.txt").write_text("x")
-    data = image_folder(ImageFolder(str(tmp_path)))
+    data = image_folder(path=str(tmp_path))
     assert data.test is None
     assert (data.classes, data.names) == (3, {"classes": ("cat", "dog", "owl")})
     assert data.train.inputs.shape == (60, 3, 32, 32)
@@ -63,7 +63,7 @@ def test_train_and_test_are_kept_and_train_alone_is_divided(tmp_path: Path) -> N
     assert (len(task.train), len(task.test)) == (48, 12)
     forget()
     write(tmp_path / "test", 5, ("dog", "owl"))
-    data = image_folder(ImageFolder(str(tmp_path), 8, 1))
+    data = image_folder(path=str(tmp_path), image_size=8, channels=1)
     assert data.test is not None
     assert data.train.inputs.shape == (60, 1, 8, 8)
     assert data.test.targets.tolist() == [1] * 5 + [2] * 5
@@ -83,7 +83,7 @@ def labelled(folder: Path, patients: str = "abcdefghij") -> Path:
 
 
 def test_a_table_has_labels_and_groups_of_the_images_beside_it(tmp_path: Path) -> None:
-    data = image_folder(ImageFolder(str(labelled(tmp_path)), 8))
+    data = image_folder(path=str(labelled(tmp_path)), image_size=8)
     assert (data.classes, data.group) == (2, "group")
     assert data.names == {"classes": ("cat", "dog")}
     assert data.train.targets.tolist() == [1, 0] * 10
@@ -98,7 +98,7 @@ def test_a_table_has_labels_and_groups_of_the_images_beside_it(tmp_path: Path) -
 def test_a_group_is_the_same_in_train_and_test(tmp_path: Path) -> None:
     labelled(tmp_path / "train")
     labelled(tmp_path / "test", "bz")
-    data = image_folder(ImageFolder(str(tmp_path), 8))
+    data = image_folder(path=str(tmp_path), image_size=8)
     assert data.test is not None
     assert np.asarray(data.train.groups).tolist() == [*"abcdefghij"[::-1]] * 2
     assert np.asarray(data.test.groups).tolist() == [*"zb"] * 2
@@ -121,7 +121,7 @@ def test_resizing_averages(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         Image.fromarray(stripes).save(tmp_path / name / "x.png")
-    inputs = image_folder(ImageFolder(str(tmp_path), 16)).train.inputs
+    inputs = image_folder(path=str(tmp_path), image_size=16).train.inputs
     assert inputs.shape == (2, 3, 16, 16)
     assert (inputs.float() - 127.5).abs().max() < 30
 
@@ -139,7 +139,7 @@ def test_kinds_of_images(tmp_path: Path) -> None:
     save(tmp_path / "a" / "3.png", 1, mode="1")
     Image.new("RGB", (9, 9), (10, 20, 30)).convert("P").save(tmp_path / "a" / "4.png", transparency=b"\x00\x80\xff")
     save(tmp_path / "b" / "0.png", 0, mode="L")
-    inputs = image_folder(ImageFolder(str(tmp_path), 8)).train.inputs
+    inputs = image_folder(path=str(tmp_path), image_size=8).train.inputs
     assert inputs[0, 0, 0, 0] == 0
     assert inputs[0, 0, 7, 0] == 255
     assert inputs[1].unique().tolist() == [77]
@@ -159,7 +159,7 @@ def test_an_image_that_would_be_read_in_part_is_refused(kind: str, tmp_path: Pat
         frames = [Image.new("RGB", (8, 8), (shade, 0, 0)) for shade in (0, 250)]
         frames[0].save(path, save_all=True, append_images=frames[1:], lossless=True)
     with pytest.raises(TaskError):
-        image_folder(ImageFolder(str(tmp_path), 8))
+        image_folder(path=str(tmp_path), image_size=8)
 
 
 def test_an_iid_division_of_one_folder(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_folder_without_two_classes(names: tuple[str, ...], classes: Any, frag
         else:
             save(tmp_path / name, (1, 2, 3))
     with refused(TaskError, "task 'image-folder': ", fragment):
-        image_folder(ImageFolder(str(tmp_path), 8, classes=classes))
+        image_folder(path=str(tmp_path), image_size=8, classes=classes)
 
 
 @pytest.mark.parametrize(
@@ -207,4 +207,4 @@ def test_a_table_of_other_images(content: str, fragment: str, tmp_path: Path) ->
     save(tmp_path / "x.png", (1, 2, 3))
     (tmp_path / "labels.csv").write_text(content)
     with refused(ConfigurationError, fragment):
-        image_folder(ImageFolder(str(tmp_path), 8))
+        image_folder(path=str(tmp_path), image_size=8)

@@ -43,7 +43,7 @@ def check_all(data: Data, expected: Written, tolerance: float = 0) -> None:
 @pytest.mark.parametrize("name", FACTS)
 def test_a_reader_gives_what_the_files_hold(name: str, tmp_path: Path) -> None:
     expected = WRITERS[name](tmp_path)
-    data = READERS[name](expected.options["data"])
+    data = READERS[name](data=expected.options["data"])
     check_all(data, expected, 3 if name == "tiny-imagenet" else 0)  # JPEG keeps a color within a few levels
     assert data.train.inputs.element_size() == (1 if data.pixels else 4)
     assert (
@@ -75,26 +75,26 @@ def test_the_files_are_found_at_their_usual_places(name: str, inner: str, tmp_pa
     write, _, made = FOLDERS[name]
     expected, tolerance = write(tmp_path / inner), {"tiny-imagenet": 3, "har": 1e-6}.get(name, 0)
     for data in (tmp_path, tmp_path / inner / made):
-        check_all(READERS[name](str(data)), expected, tolerance)
+        check_all(READERS[name](data=str(data)), expected, tolerance)
 
 
 @pytest.mark.parametrize(("mark", "packed"), [("-", True), (".", False)])
 def test_idx_files_under_their_other_names(mark: str, packed: bool, tmp_path: Path) -> None:
     expected = dataset_files.mnist_idx(tmp_path, mark, packed=packed)
-    check_all(READERS["mnist"](str(tmp_path)), expected)
+    check_all(READERS["mnist"](data=str(tmp_path)), expected)
 
 
 @pytest.mark.parametrize("split", CLASSES)
 def test_every_split_of_emnist_is_upright_and_its_classes_begin_at_0(split: str, tmp_path: Path) -> None:
     expected = dataset_files.emnist(tmp_path, split, packed=True, each=2)
-    data = READERS["emnist"](str(tmp_path)) if split == "byclass" else dataset_files.read_emnist(str(tmp_path), split)
+    data = READERS["emnist"](**expected.options)
     check_all(data, expected)
     assert data.classes == CLASSES[split]
 
 
 def test_writers_of_an_npz_are_groups(tmp_path: Path) -> None:
     dataset_files.mnist(tmp_path, 60, 40, writer_train=np.arange(60) // 10, writer_test=np.arange(40) // 10)
-    data = READERS["mnist"](str(tmp_path))
+    data = READERS["mnist"](data=str(tmp_path))
     assert (data.group, data.same_groups) == ("writer", False)
     assert np.array_equal(np.asarray(data.groups), [*np.arange(60) // 10, *np.arange(40) // 10])
 
@@ -130,7 +130,7 @@ def with_protocol(protocol: int) -> Callable[[dict[bytes, Any]], bytes]:
 @pytest.mark.parametrize("dump", [python_2, with_str_keys, *map(with_protocol, range(1, 6))])
 def test_cifar_is_read_however_it_was_pickled(tmp_path: Path, dump: Callable[[Any], bytes]) -> None:
     expected = dataset_files.cifar10(tmp_path, dump, 5)
-    check_all(READERS["cifar10"](str(tmp_path)), expected)
+    check_all(READERS["cifar10"](data=str(tmp_path)), expected)
 
 
 def test_a_pixel_of_cifar_is_where_the_format_says(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_pixel_of_cifar_is_where_the_format_says(tmp_path: Path) -> None:
     batch[4, 1024 + 32 * 3 + 7] = 255
     path = tmp_path / "cifar-10-batches-py" / "data_batch_1"
     path.write_bytes(python_2({b"data": batch, b"labels": [0] * 5}))
-    image = READERS["cifar10"](str(tmp_path)).train.rows(np.array([4]))[0][0]
+    image = READERS["cifar10"](data=str(tmp_path)).train.rows(np.array([4]))[0][0]
     assert image[1, 3, 7] == 1.0
     assert (image == -1.0).sum() == 3071
 
@@ -151,10 +151,10 @@ def test_pixels_of_leaf_that_are_no_bytes_are_kept_and_scaled_alike(tmp_path: Pa
     levels = np.repeat(np.arange(256)[:, None], 784, axis=1) / 255
     path = tmp_path / "train" / "all_data_0.json"
     dataset_files.leaf(path, {"a": levels, "b": levels[:9]})
-    bytes_of = READERS["femnist"](str(tmp_path))
+    bytes_of = READERS["femnist"](data=str(tmp_path))
     assert bytes_of.train.inputs[:256, 0, 0, 0].tolist() == list(range(256))
     dataset_files.leaf(path, {"a": levels, "b": np.vstack([levels[:8], [[0.12345] * 783 + [0.9]]])})
-    data = READERS["femnist"](str(tmp_path))
+    data = READERS["femnist"](data=str(tmp_path))
     found, before = (one.train.rows(np.arange(265))[0] for one in (data, bytes_of))
     assert found[:264].equal(before[:264])
     assert found[264, 0, 0, 0] == pytest.approx(2 * 0.12345 - 1)
@@ -210,7 +210,7 @@ def test_windows_of_har_that_overlap_are_a_stretch_in_any_order(tmp_path: Path) 
     order = np.random.default_rng(0).permutation(len(whole["x"]))
     others = {"names": np.array(["walking"], dtype=object)}  # of no use here, and never unpickled
     np.savez(tmp_path / "har.npz", **{name: array[order] for name, array in whole.items()}, **others)
-    assert len(READERS["har"](str(tmp_path / "har.npz")).train) == 90
+    assert len(READERS["har"](data=str(tmp_path / "har.npz")).train) == 90
     x, y, subject = (whole[name][order] for name in ("x", "y", "subject"))
     found = stretches(x, y, subject)
     assert len({*zip(found.tolist(), subject.tolist(), y.tolist(), strict=True)}) == len({*found.tolist()}) == 30

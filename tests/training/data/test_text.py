@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpeer.exceptions import TaskError
-from dpeer.training.data.glue import LAYOUTS, Glue, glue
+from dpeer.training.data.glue import FILES, glue
 from dpeer.training.data.text import BYTES, read_tokens
 from tests.error_texts import refused
 from tests.training.conftest import WORDS
@@ -78,18 +78,18 @@ def sentence(part: str, column: int, number: int) -> str:
 
 
 def write_glue(folder: Path, name: str, end: str = "\n") -> Path:
-    layout = LAYOUTS[name]
-    where = folder / layout.folder
+    files = FILES[name]
+    where = folder / files.folder
     where.mkdir(parents=True)
     for header, part, count in zip(HEADERS[name], ("train", "dev"), (90, 30), strict=True):
         lines = [header]
         for number in range(count):
             cells = dict.fromkeys(header, "-")
-            cells |= {column: sentence(part, place, number) for place, column in enumerate(layout.columns.texts)}
-            cells[layout.columns.label] = layout.columns.labels[number % len(layout.classes)]
+            cells |= {column: sentence(part, place, number) for place, column in enumerate(files.columns.texts)}
+            cells[files.columns.label] = files.columns.labels[number % len(files.classes)]
             lines.append([*cells.values()])
         text = "".join("\t".join(one) + end for one in lines)
-        (where / ("train.tsv" if part == "train" else layout.test)).write_bytes(text.encode())
+        (where / ("train.tsv" if part == "train" else files.test)).write_bytes(text.encode())
     return folder
 
 
@@ -101,21 +101,21 @@ def texts_of(row: list[int]) -> list[str]:
     return [first.decode(), content[len(first) :].decode()][: 1 if len(ends) == 1 else 2]
 
 
-@pytest.mark.parametrize(("name", "end"), [("sst2", "\r\n"), *((name, "\n") for name in LAYOUTS)])
+@pytest.mark.parametrize(("name", "end"), [("sst2", "\r\n"), *((name, "\n") for name in FILES)])
 def test_glue_is_read_as_it_is_distributed(name: str, end: str, tmp_path: Path) -> None:
-    layout = LAYOUTS[name]
-    data = glue(Glue(str(write_glue(tmp_path, name, end)), name, None, 48, skip=False))
+    files = FILES[name]
+    data = glue(data=str(write_glue(tmp_path, name, end)), name=name, length=48)
     assert data.test is not None
     for pool, part, count in ((data.train, "train", 90), (data.test, "dev", 30)):
         inputs, targets = pool.rows(np.arange(count))
         assert inputs.shape == (count, 48)
-        assert targets.tolist() == [number % len(layout.classes) for number in range(count)]
-        columns = range(len(layout.columns.texts))
+        assert targets.tolist() == [number % len(files.classes) for number in range(count)]
+        columns = range(len(files.columns.texts))
         expected = [[sentence(part, place, number) for place in columns] for number in range(count)]
         assert [texts_of(row) for row in inputs.tolist()] == expected
-    assert data.classes == len(layout.classes)
-    assert data.names == {"classes": layout.classes, "tokenizer": ("bytes",)}
-    inner = glue(Glue(str(tmp_path / layout.folder), name, None, 48, skip=False))
+    assert data.classes == len(files.classes)
+    assert data.names == {"classes": files.classes, "tokenizer": ("bytes",)}
+    inner = glue(data=str(tmp_path / files.folder), name=name, length=48)
     assert inner.train.inputs.equal(data.train.inputs)
 
 
@@ -125,7 +125,7 @@ def test_lines_that_do_not_fit_can_be_left_out(tmp_path: Path) -> None:
     lines = path.read_text().split("\n")
     lines[6:8] = ["5\t-\t-\twhat\tis", "it?\t0"]
     path.write_text("\n".join(lines))
-    data = glue(Glue(str(tmp_path), "qqp", None, 32, skip=True))
+    data = glue(data=str(tmp_path), name="qqp", length=32, malformed="skip")
     labels = [number % 2 for number in range(90)]
     assert data.train.targets.tolist() == labels[:5] + labels[7:]
     assert data.remarks == ("2 of 90 lines of train.tsv are left out, since they are not as they must be: 7, 8",)

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from dpeer.training import load_task
+from dpeer.training.data.digits import digits
 from dpeer.training.data.mnist import mnist
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.tasks import Choices
 from dpeer.training.tasks.augmentation import augment_images, crop_and_flip
-from dpeer.training.tasks.data_cache import read
-from dpeer.training.tasks.digits import digits
-from dpeer.training.tasks.digits import task as digits_task
+from dpeer.training.tasks.builtin import read
 from dpeer.training.tasks.pooled import pooled_task
 
 
@@ -130,11 +130,11 @@ def test_bytes_are_black_where_there_is_nothing() -> None:
 
 
 def test_digits_are_not_mirrored(tmp_path: Path) -> None:
-    task = digits_task(0, 4, 0, choices=Choices(partition="iid", augment=True))
+    task = load_task("digits", 0, 4, 0, {}, Choices(partition="iid", augment=True))
     assert keywords(task.augment) == {"fill": 0.0, "mirror": False}
     assert keywords(augment_images(digits())) == {"fill": 0.0, "mirror": False}
     pixels, labels = np.zeros((20, 28, 28), np.uint8), np.arange(20) % 10
     path = tmp_path / "mnist.npz"
     np.savez(path, x_train=pixels, y_train=labels, x_test=pixels, y_test=labels)
-    for data in (mnist(str(path)), read(mnist, str(path), 0, 15, 10)):
+    for data in (mnist(data=str(path)), read(mnist, {"data": str(path)}, 0, 15, 10)):
         assert keywords(augment_images(data)) == {"fill": -1.0, "mirror": False}

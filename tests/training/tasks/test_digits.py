@@ -6,7 +6,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from dpeer.training import build_learner, load_task
-from dpeer.training.tasks.digits import digits
+from dpeer.training.data.digits import digits
 from tests.training.small import gossip
 
 

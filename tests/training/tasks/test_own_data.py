@@ -17,7 +17,7 @@ CSV: dict[str, Any] = {"path": "x.csv", "target": "y"}
     ("name", "options", "fragment"),
     [
         ("csv", {"path": True}, "task option path = True"),
-        ("csv", CSV | {"kind": "regresion"}, "unknown kind of task 'csv' 'regresion'"),
+        ("csv", CSV | {"kind": "regresion"}, "kind = 'regresion': input should be 'classification' or 'regression'"),
         ("csv", CSV | {"classes": "a"}, "task option classes = 'a'"),
         ("csv", CSV | {"classes": ["a", "a"]}, "task option classes = ['a', 'a']"),
         ("csv", CSV | {"ignore": {"a": 1}}, "task option ignore = {'a': 1}"),

@@ -12,7 +12,7 @@ import torch
 from dpeer.exceptions import PartitionError
 from dpeer.training import BUILTIN_TASKS, Choices, forget, load_task
 from dpeer.training.data.pool import Data, Pool
-from dpeer.training.tasks.data_cache import read
+from dpeer.training.tasks.builtin import read
 from dpeer.training.tasks.options import check_own_data
 from dpeer.training.tasks.pooled import divide, keep, pooled_task
 from tests.error_texts import refused
@@ -145,17 +145,17 @@ def test_a_data_set_is_read_once_and_can_be_forgotten() -> None:
     """One reading serves all peers of a process; then nothing holds on to it."""
     count = 0
 
-    def reader(_: str) -> Data:
+    def reader() -> Data:
         nonlocal count
         count += 1
         return Data(pool(100), None, 4)
 
     def task(rank: int) -> Any:
-        return pooled_task(read(reader, "x", 0), rank, 2, 0, Choices(partition="iid"), model="mlp")
+        return pooled_task(read(reader, {}, 0), rank, 2, 0, Choices(partition="iid"), model="mlp")
 
     first, second = task(0), task(1)
     assert count == 1
-    data = weakref.ref(read(reader, "x", 0))
+    data = weakref.ref(read(reader, {}, 0))
     forget()
     gc.collect()
     assert data() is None
@@ -168,13 +168,13 @@ def test_a_data_set_is_read_once_and_can_be_forgotten() -> None:
 def test_some_of_the_samples(options: dict[str, int]) -> None:
     """Drawn at random by the seed; groups, and everything else that is known, stay with them."""
 
-    def reader(_: str) -> Data:
+    def reader() -> Data:
         numbers = np.arange(100)
         train = pool(100, groups=numbers % 7, stretches=numbers // 2)
         return Data(train, pool(50, first=100), 4, "group", same_groups=True, mirrored=False)
 
     forget()
-    data = read(reader, "x", 1, **options)
+    data = read(reader, {}, 1, **options)
     assert data.test is not None
     assert (len(data.train), len(data.test)) == (options.get("train_samples", 100), options.get("test_samples", 50))
     numbers = data.train.inputs[:, 0].int().numpy()
@@ -183,7 +183,7 @@ def test_some_of_the_samples(options: dict[str, int]) -> None:
     assert np.array_equal(np.asarray(data.train.stretches), numbers // 2)
     assert np.array_equal(data.train.targets.numpy(), numbers % 4)
     assert (data.group, data.same_groups, data.mirrored) == ("group", True, False)
-    other = read(reader, "x", 2, **options)
+    other = read(reader, {}, 2, **options)
     assert other.test is not None
     assert (
         data.test.inputs.tolist() != other.test.inputs.tolist()
@@ -196,13 +196,13 @@ def test_some_of_the_samples(options: dict[str, int]) -> None:
 def test_places_are_those_in_the_whole_pools(options: dict[str, int], spec: str) -> None:
     """Whole writers count through both pools, as they were before some of their samples were drawn."""
 
-    def reader(_: str) -> Data:
+    def reader() -> Data:
         return Data(
             pool(200, groups=np.arange(200) % 4), pool(80, first=200, groups=4 + np.arange(80) % 2), 4, "writer"
         )
 
     forget()
-    data = read(reader, "x", 1, **options)
+    data = read(reader, {}, 1, **options)
     for rank in range(3):
         task = pooled_task(data, rank, 3, 0, Choices(partition=spec, validation=0.2), model="mlp")
         assert task.indices is not None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 
 from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training.data.duplicate_rows import numbered
@@ -19,32 +20,9 @@ from dpeer.training.data.tables.numerals import Spellings, as_number, is_code, s
 from dpeer.training.data.tables.prepare import raw_rows
 from dpeer.training.data.tables.schema import MISSING, PlainSchema, Schema, read_schema
 from dpeer.training.data.tables.sheet import Sheet, read_sheet
+from dpeer.training.keyword_options import Names, Text
 
 TASK = "csv"
-
-
-class Table(NamedTuple):
-    """A file, and what its columns are.
-
-    Attributes:
-        path: A csv or parquet file.
-        schema: A schema.toml, which says all that follows; None without one.
-        target: The column to predict.
-        group: The column that says which rows belong together (a patient, a device, ...); None for no such column.
-        regression: Whether the target is a number to predict, not a class.
-        classes: The classes in the order of their numbers; those that occur, sorted, if None.
-        ignore: Columns to leave out.
-        columns: The columns to learn from, which are numbers; all that are nothing else, if None.
-    """
-
-    path: str
-    schema: str | None = None
-    target: str = ""
-    group: str | None = None
-    regression: bool = False
-    classes: tuple[str, ...] | None = None
-    ignore: tuple[str, ...] = ()
-    columns: tuple[str, ...] | None = None
 
 
 _ADVICE = (
@@ -52,54 +30,92 @@ _ADVICE = (
 )
 
 
-def table(asked: Table) -> Data:
+def table(
+    *,
+    path: Text,
+    schema: str | None = None,
+    target: Text | None = None,
+    group: Text | None = None,
+    kind: Literal["classification", "regression"] | None = None,
+    classes: Annotated[Names, Field(min_length=2)] | None = None,
+    ignore: Names | None = None,
+    columns: Annotated[Names, Field(min_length=1)] | None = None,
+) -> Data:
     """Read a table; it is prepared once it is known which rows are for training.
+
+    Args:
+        path: A csv or parquet file.
+        schema: A schema.toml, which says all that follows; None without one.
+        target: The column to predict.
+        group: The column that says which rows belong together (a patient, a device, ...); None for no such column.
+        kind: Whether a class or a number is predicted; a class if None.
+        classes: The classes in the order of their numbers; those that occur, sorted, if None.
+        ignore: Columns to leave out.
+        columns: The columns to learn from, which are numbers; all that are nothing else, if None.
 
     Raises:
         TaskError: The file is missing, or does not fit; the message names column and rows.
         UnknownName: A column that was asked for is not there.
         ConfigurationError: The schema cannot be used.
     """
-    sheet = read_sheet(asked.path)
-    schema = schema_of_options(asked, sheet) if asked.schema is None else read_schema(asked.schema)
-    found = check(schema, sheet).accepted(_ADVICE if schema.plain else "; `dpeer schema check` lists all")
-    columns, classes, names = tuple(schema.inputs), schema.target.classes, {"classes": schema.target.classes}
-    found_here: dict[str, tuple[str, ...]] = {}
-    if schema.plain:
-        names = {"input columns": columns, **names}
-        found_here = {} if asked.columns else {"columns": columns}
-        found_here |= {"classes": classes} if classes and not asked.classes else {}
-    groups = None if schema.group is None else sheet.cells[schema.group]
+    said = {"target": target, "group": group, "kind": kind, "classes": classes, "columns": columns, "ignore": ignore}
+    if schema is not None and (twice := next((name for name, value in said.items() if value), None)):
+        raise TaskError(f"task {TASK!r}: the schema {schema!r} says it: leave out --task-option {twice}")
+    if schema is None and target is None:
+        raise TaskError(f"task {TASK!r} needs --task-option target=COLUMN, the column to predict, or --schema FILE")
+    if kind == "regression" and classes:
+        raise TaskError(f"task {TASK!r}: classes= is for kind=classification; leave it out")
+    sheet = read_sheet(path)
+    if schema is not None:
+        read = read_schema(schema)
+    else:
+        read = schema_of_options(sheet, target or "", group, kind, classes, ignore or (), columns)
+    rows = check(read, sheet).accepted(_ADVICE if read.plain else "; `dpeer schema check` lists all")
+    names = {"classes": read.target.classes}
+    found: dict[str, tuple[str, ...]] = {}
+    if read.plain:
+        names["input columns"] = tuple(read.inputs)
+        found = {} if columns else {"columns": tuple(read.inputs)}
+        found |= {"classes": read.target.classes} if read.target.classes and not classes else {}
+    groups = None if read.group is None else sheet.cells[read.group]
     return Data(
         Pool(
-            torch.from_numpy(raw_rows(found)),
-            torch.from_numpy(found.labels),
+            torch.from_numpy(raw_rows(rows)),
+            torch.from_numpy(rows.labels),
             None if groups is None else np.array(groups),
             None if groups is None else numbered(groups),
         ),
         None,
-        len(classes) or None,
+        len(read.target.classes) or None,
         None if groups is None else "group",
         whole_groups=groups is not None,
         names=names,
-        found=found_here,
-        remarks=(*_about(sheet, schema), *found.remarks),
-        schema=schema,
+        found=found,
+        remarks=(*_about(sheet, read), *rows.remarks),
+        schema=read,
     )
 
 
-def schema_of_options(asked: Table, sheet: Sheet) -> PlainSchema:
-    """The schema that the options make: numbers as they are, and the classes that are named or occur.
+def schema_of_options(
+    sheet: Sheet,
+    target: str,
+    group: str | None,
+    kind: str | None,
+    classes: Sequence[str] | None,
+    ignore: Sequence[str],
+    columns: Sequence[str] | None,
+) -> PlainSchema:
+    """The schema that the options of `table` make: numbers as they are, and the classes that are named or occur.
 
     Raises:
         UnknownName: A column that was asked for is not there.
         TaskError: A column is named twice, or nothing is to be learned from, or the classes are unclear.
     """
-    kinds = dict.fromkeys(_columns(asked, sheet), "number")
-    if asked.group is not None:
-        kinds[asked.group] = "group"
-    predicted = {"kind": "regression"} if asked.regression else {"classes": asked.classes or _classes(asked, sheet)}
-    return PlainSchema.of({"column": asked.target, **predicted}, kinds)
+    grouping = () if group is None else (group,)
+    roles = {"target": (target,), "group": grouping, "ignore": ignore, "columns": columns or ()}
+    kinds = dict.fromkeys(_columns(sheet, roles), "number") | dict.fromkeys(grouping, "group")
+    predicted = {"kind": kind} if kind == "regression" else {"classes": classes or _classes(sheet, target)}
+    return PlainSchema.of({"column": target, **predicted}, kinds)
 
 
 _LISTED = 12
@@ -135,31 +151,29 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
 
 
-def _columns(asked: Table, sheet: Sheet) -> Sequence[str]:
-    """The columns to learn from."""
+def _columns(sheet: Sheet, roles: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    """The columns to learn from; `roles` are the columns that each option names."""
     header = sheet.header
-    group = () if asked.group is None else (asked.group,)
-    chosen = asked.columns or ()
-    for option, names in (("target", (asked.target,)), ("group", group), ("ignore", asked.ignore), ("columns", chosen)):
+    for option, names in roles.items():
         for name in names:
             if name not in sheet.cells:
-                raise UnknownName(f"column of {option}=", name, header, repr(asked.path))
-    used = (asked.target, *group, *asked.ignore)
-    if twice := next((name for name, count in Counter((*used, *chosen)).items() if count > 1), None):
+                raise UnknownName(f"column of {option}=", name, header, repr(sheet.path))
+    used = [name for names in roles.values() for name in names]
+    if twice := next((name for name, count in Counter(used).items() if count > 1), None):
         raise TaskError(
             f"task {TASK!r}: column {twice!r} can be one of target=, group=, ignore= and columns= only, and once"
         )
-    if chosen:
-        return chosen
+    if roles["columns"]:
+        return roles["columns"]
     numbering = {name for name in header if _ROW_NUMBERS.fullmatch(name) and name not in used}
     if "" in numbering and not _counts_rows(sheet.cells[""]):
         raise TaskError(
-            f"task {TASK!r}: {asked.path!r}, column {header.index('') + 1} has no name: name it, "
+            f"task {TASK!r}: {sheet.path!r}, column {header.index('') + 1} has no name: name it, "
             "or leave it out with ignore=['']"
         )
     found = [name for name in header if name not in {*used, *numbering}]
     if not found:
-        raise TaskError(f"task {TASK!r}: {asked.path!r} has no column to learn from besides {', '.join(used)}")
+        raise TaskError(f"task {TASK!r}: {sheet.path!r} has no column to learn from besides {', '.join(used)}")
     return found
 
 
@@ -168,18 +182,16 @@ def _counts_rows(cells: Sequence[str]) -> bool:
     return any(list(cells) == [str(row + first) for row in range(len(cells))] for first in (0, 1))
 
 
-def _classes(asked: Table, sheet: Sheet) -> tuple[str, ...]:
+def _classes(sheet: Sheet, target: str) -> tuple[str, ...]:
     """The classes that occur: by value where all are numbers, else by name."""
-    cells = [cell for cell in sheet.cells[asked.target] if cell and cell not in MISSING]
+    cells = [cell for cell in sheet.cells[target] if cell and cell not in MISSING]
     names = sorted(set(spelled(cells).values()))
     if len(names) < 2:
         shown = f"one class only ({names[0]!r}" if names else "no class ("
-        raise TaskError(
-            f"task {TASK!r}: {asked.path!r} shows {shown} in column {asked.target!r}): name all with classes=A,B"
-        )
+        raise TaskError(f"task {TASK!r}: {sheet.path!r} shows {shown} in column {target!r}): name all with classes=A,B")
     if len(names) > 20 and 2 * len(names) > len(cells):
         raise TaskError(
-            f"task {TASK!r}: {asked.path!r}, column {asked.target!r} has {len(names)} classes in {len(cells)} rows: "
+            f"task {TASK!r}: {sheet.path!r}, column {target!r} has {len(names)} classes in {len(cells)} rows: "
             "is it a number to predict? then kind=regression"
         )
     plain = all(as_number(name) is not None and not is_code(name) for name in names)

@@ -9,7 +9,7 @@ import torch
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.training import Choices, build_learner, load_task
-from dpeer.training.data.tables.table_data import Table, table
+from dpeer.training.data.tables.table_data import table
 from tests.error_texts import refused
 
 
@@ -25,7 +25,7 @@ def patients(folder: Path, name: str = "x.csv", rows: int = 120, groups: int = 1
 
 
 def test_reads_numbers_and_classes(tmp_path: Path) -> None:
-    data = table(Table(str(patients(tmp_path)), target="diagnosis", group="patient", ignore=("score",)))
+    data = table(path=str(patients(tmp_path)), target="diagnosis", group="patient", ignore=("score",))
     assert data.test is None
     assert data.classes == 2
     assert data.train.inputs.dtype == torch.float32
@@ -45,17 +45,17 @@ def test_files_of_spreadsheets_are_read(tmp_path: Path) -> None:
     path.write_bytes(
         '\ufeff"a", b ,"Größe, cm",y\r\n1,2.0e3,-.5,"no, ""never"""\r\n\r\n +4 ,0,1E-2,yes\r\n,,,\r\n'.encode()
     )
-    data = table(Table(str(path), target="y"))
+    data = table(path=str(path), target="y")
     assert np.allclose(data.train.inputs.numpy(), [[-0.5, 1, 2000], [0.01, 4, 0]]), "columns go by name"
     assert data.train.targets.tolist() == [0, 1]
-    assert table(Table(str(path), target="y", ignore=("a", "Größe, cm"))).train.inputs.tolist() == [[2000], [0]]
+    assert table(path=str(path), target="y", ignore=("a", "Größe, cm")).train.inputs.tolist() == [[2000], [0]]
 
 
 def test_spellings_of_a_class_are_one_and_are_remarked(tmp_path: Path) -> None:
     """Row numbers that pandas wrote are no input."""
     path = tmp_path / "x.csv"
     path.write_text(",Unnamed: 0,a,y\n0,5,1,yes\n1,6,2,YES\n2,7,3,yes\n3,9,4,no\n")
-    data = table(Table(str(path), target="y"))
+    data = table(path=str(path), target="y")
     assert data.names == {"input columns": ("a",), "classes": ("no", "yes")}
     assert data.train.targets.tolist() == [1, 1, 1, 0]
     assert data.remarks == (
@@ -63,9 +63,9 @@ def test_spellings_of_a_class_are_one_and_are_remarked(tmp_path: Path) -> None:
         "1 input: a; left out: (no name), Unnamed: 0",
     )
     path.write_text("a,y\n1,0\n2,0.0\n3,1.0\n4,1\n")
-    assert table(Table(str(path), target="y")).train.targets.tolist() == [0, 0, 1, 1]
+    assert table(path=str(path), target="y").train.targets.tolist() == [0, 0, 1, 1]
     path.write_text("a,y\n1,yes\n2,YES\n")
-    assert table(Table(str(path), target="y", classes=("yes", "YES"))).train.targets.tolist() == [0, 1]
+    assert table(path=str(path), target="y", classes=("yes", "YES")).train.targets.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_spellings_of_a_class_are_one_and_are_remarked(tmp_path: Path) -> None:
 def test_class_numbers(tmp_path: Path, texts: list[str], classes: tuple[str, ...] | None, expected: list[int]) -> None:
     path = tmp_path / "x.csv"
     path.write_text("y,a\n" + "".join(f"{text},1\n" for text in texts))
-    data = table(Table(str(path), target="y", classes=classes))
+    data = table(path=str(path), target="y", classes=classes)
     assert data.train.targets.tolist() == expected
     assert data.classes == (len(classes) if classes else len(set(texts)))
 
@@ -89,7 +89,7 @@ def test_class_numbers(tmp_path: Path, texts: list[str], classes: tuple[str, ...
 def test_columns_that_are_named_are_those_that_are_used(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("b,c,y,a\n1,text,u,2\n3,,v,4\n")
-    data = table(Table(str(path), target="y", columns=("b", "a")))
+    data = table(path=str(path), target="y", columns=("b", "a"))
     assert data.names["input columns"] == ("a", "b")
     assert data.train.inputs.tolist() == [[2, 1], [4, 3]]
 
@@ -98,10 +98,10 @@ def test_what_no_option_names_is_found_in_the_data(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("b,y,a\n1,2,2\n3,1,4\n")
     columns = {"columns": ("a", "b")}
-    assert table(Table(str(path), target="y")).found == {**columns, "classes": ("1", "2")}
-    assert table(Table(str(path), target="y", classes=("1", "2"))).found == columns
-    assert table(Table(str(path), target="y", regression=True)).found == columns
-    assert table(Table(str(path), target="y", classes=("1", "2"), columns=("a", "b"))).found == {}
+    assert table(path=str(path), target="y").found == {**columns, "classes": ("1", "2")}
+    assert table(path=str(path), target="y", classes=("1", "2")).found == columns
+    assert table(path=str(path), target="y", kind="regression").found == columns
+    assert table(path=str(path), target="y", classes=("1", "2"), columns=("a", "b")).found == {}
     options = {"path": str(patients(tmp_path, "p.csv")), "target": "diagnosis", "ignore": "score,patient"}
     assert set(load_task("csv", 0, 2, 0, options).found) == {"columns", "classes"}
 
@@ -169,14 +169,14 @@ def test_numbers_that_32_bits_tell_apart_are_targets(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     for numbers in ([10**9 + 10**5 * n for n in range(20)], [10**9] * 4):
         path.write_text("a,y\n" + "".join(f"1,{number}\n" for number in numbers))
-        found = table(Table(str(path), target="y", regression=True)).train.targets
+        found = table(path=str(path), target="y", kind="regression").train.targets
         assert found.flatten().tolist() == np.float32(numbers).tolist()
 
 
 def test_a_word_for_a_gap_may_be_a_class(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("a,y\n1,NA\n2,yes\n")
-    assert table(Table(str(path), target="y", classes=("NA", "yes"))).train.targets.tolist() == [0, 1]
+    assert table(path=str(path), target="y", classes=("NA", "yes")).train.targets.tolist() == [0, 1]
 
 
 def test_regression_trains(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ GOOD = "a,b,y\n1,2,u\n3,4,v\n"
         ("a,b,y\n1,2,u\n3,4,NA\n", {"classes": ("u", "v"), "ignore": ("a",)}, "row 3: 'NA'"),
         ("a,b,y\ninf,2,u\n3,4,v\n", {}, "column 'a', 1 of 2 cells: expected a number, up to 3.4e+38: row 2: 'inf'"),
         ("a,b,y\n1e99,2,u\n3,4,v\n", {}, "column 'a', 1 of 2 cells: expected a number, up to 3.4e+38: row 2: '1e99'"),
-        ("a,b,y\n1,2,3\n3,4,-1e300\n", {"regression": True}, "'y', 1 of 2 cells: expected a number, up to 3.4e+38"),
+        ("a,b,y\n1,2,3\n3,4,-1e300\n", {"kind": "regression"}, "'y', 1 of 2 cells: expected a number, up to 3.4e+38"),
         ("a,b,y\n1E2,2,u\n7,4,v\n", {}, "column 'a', 1 of 2 cells: a code, not a number: row 2: '1E2'"),
         ("a;b;y\n1.789;2;u\n0,5;4;v\n", {}, "column 'a', 1 of 2 cells: two readings"),
         ("a,p,y\n1,a,u\n2,a\0,v\n", {"group": "p"}, "column 'p', 1 of 2 cells: expected a name without NUL"),
@@ -226,11 +226,11 @@ GOOD = "a,b,y\n1,2,u\n3,4,v\n"
         ("a,b,y\n1,2,u\n3,4,u\n", {}, "shows one class only ('u' in column 'y')"),
         ("a,y\n" + "".join(f"1,{n}.5\n" for n in range(30)), {}, "column 'y' has 30 classes in 30 rows"),
         ("a,b,y\n1700000000001,2,u\n1700000000002,4,v\n", {}, "column 'a' has numbers about 1.7e+12"),
-        ("a,y\n1,1000000001\n1,1000000002\n", {"regression": True}, "column 'y' has numbers about 1e+09"),
+        ("a,y\n1,1000000001\n1,1000000002\n", {"kind": "regression"}, "column 'y' has numbers about 1e+09"),
         ('a,b,y\n1,"2,u\n3,4,v\n', {}, "x.csv' is no valid csv after row 1"),
     ],
 )
 def test_a_table_that_cannot_be_learned_from(content: str, more: dict[str, Any], fragment: str, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text(content)
     with refused(ConfigurationError, fragment):
-        table(Table(**{"path": str(tmp_path / "x.csv"), "target": "y"} | more))
+        table(**{"path": str(tmp_path / "x.csv"), "target": "y"} | more)

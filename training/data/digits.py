@@ -1,39 +1,21 @@
-"""Handwritten digits: real data that comes with scikit-learn, and a CNN that trains in seconds on one core.
+"""Handwritten digits: real data that comes with scikit-learn.
 
 1797 images of 8x8 pixels by 43 writers (Alpaydin and Kaynak, UCI Optical Recognition of Handwritten Digits).
 """
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import torch
 
 from dpeer.training.data.pool import Data, Pool
-from dpeer.training.task import Task
-from dpeer.training.tasks import Choices
-from dpeer.training.tasks.pooled import pooled_task
 
 _TEST_SHARE = 0.2
 _POOL_SEED = 0  # the test pool is the same whatever the federation's seed, so that runs can be compared
 
 
-def task(rank: int, size: int, seed: int, *, choices: Choices) -> Task:
-    """The part of the digits that a rank holds.
-
-    Args:
-        rank: This peer.
-        size: Number of peers.
-        seed: Decides who holds what.
-        choices: How training and test pool (a fixed stratified fifth) are divided, and what is trained.
-    """
-    return pooled_task(digits(), rank, size, seed, choices, model="digits")
-
-
-@cache
 def digits() -> Data:
-    """Training and test pool; images in 0..1."""
+    """Training and test pool (a fixed stratified fifth); images in 0..1."""
     from sklearn.datasets import load_digits  # over a second to import: only for those who use this task
 
     pixels, numbers = load_digits(return_X_y=True)

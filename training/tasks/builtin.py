@@ -1,0 +1,140 @@
+"""Built-in tasks: their options, and a cache of their data, read once for all peers of a process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from dpeer.exceptions import ConfigurationError, DpeerError, TaskError, UnknownName, describe
+from dpeer.training.data.partitions import check_spec
+from dpeer.training.data.pool import Data, Pool
+from dpeer.training.keyword_options import defaults, validated
+from dpeer.training.models import drops
+from dpeer.training.randomness import Purpose, stream
+from dpeer.training.task import Task
+from dpeer.training.tasks import BUILTIN_TASKS, Choices
+from dpeer.training.tasks.options import place
+from dpeer.training.tasks.pooled import divide, pooled_task
+
+
+def builtin_task(spec: str, rank: int, size: int, seed: int, given: Mapping[str, Any], choices: Choices) -> Task:
+    """Make a rank's built-in task; arguments as for `load_task`.
+
+    Raises:
+        UnknownName: No such option, or no such partition.
+        TaskError: An option is missing, or the data cannot be read.
+        ConfigurationError: A schema was given to a task that reads no table.
+        PartitionError: The data cannot be divided as asked.
+    """
+    task = BUILTIN_TASKS[spec]
+    partition = choices.partition or task.partition
+    check_spec(partition)
+    scaled = task.standardize if choices.standardize is None else choices.standardize
+    reader = task.reader()
+    options, counts = _options(spec, reader, given)
+    if task.path:
+        options["path"] = place(spec, options.get("path"), rank, size, task.path, partition)
+    if choices.schema is not None:
+        if "schema" not in defaults(reader):
+            raise ConfigurationError(f"--schema {choices.schema} is for --task csv: task {spec!r} reads no table")
+        options["schema"] = str(choices.schema)
+    try:
+        data = read(reader, options, seed, **counts)
+        bound = choices.model_copy(update={"partition": partition, "standardize": scaled})
+        made = pooled_task(data, rank, size, seed, bound, model=task.model)
+    except DpeerError:
+        raise
+    except Exception as error:
+        raise TaskError(f"task {spec!r} failed: {describe(error)}") from error
+    return replace(made, draws=drops(made.model))
+
+
+def _options(spec: str, reader: Callable[..., Data], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The reader's options, each of its type and within its limits, and the numbers of samples."""
+    known = {name for name in defaults(reader) if name not in Choices.model_fields}
+    counts = set() if BUILTIN_TASKS[spec].path else {*defaults(_samples)}
+    for name in given:
+        if name in Choices.model_fields:
+            raise TaskError(f"task {spec!r}: {name!r} is not a task option; use --{name.replace('_', '-')}")
+        if name not in known | counts:
+            raise UnknownName("task option", name, sorted(known | counts) or ["(none)"], f"task {spec!r}")
+
+    def wrong(name: str, message: str) -> TaskError:
+        if name not in given:
+            return TaskError(f"task {spec!r} needs --task-option {name}={BUILTIN_TASKS[spec].path or '...'}")
+        return TaskError(f"task {spec!r}: task option {name} = {given[name]!r}: {message}")
+
+    asked, drawn = ({name: given[name] for name in given if name in names} for names in (known, counts))
+    return validated(reader, asked, wrong), validated(_samples, drawn, wrong)
+
+
+Count = Annotated[int, Field(ge=1)]
+
+
+def _samples(*, train_samples: Count | None = None, test_samples: Count | None = None) -> None:
+    """Options of all tasks but those on own data: how many samples of each pool are drawn at random."""
+
+
+def read(
+    reader: Callable[..., Data],
+    options: Mapping[str, Any],
+    seed: int,
+    train_samples: int | None = None,
+    test_samples: int | None = None,
+) -> Data:
+    """Read a data set, or a number of its samples that are drawn at random.
+
+    Args:
+        reader: Gets `options` as keyword arguments.
+        options: Hashable values by name.
+        seed: Decides which samples are drawn.
+        train_samples: How many training samples; None for all.
+        test_samples: How many test samples; None for all.
+
+    Raises:
+        TaskError: The data cannot be read, or have fewer samples.
+    """
+    return _read(reader, tuple(options.items()), seed, train_samples, test_samples)
+
+
+def forget() -> None:
+    """Drop the data sets that were read: a process that has all its peers needs only their parts."""
+    _read.cache_clear()
+    divide.cache_clear()  # it keeps what it divided, too
+
+
+@lru_cache(maxsize=1)
+def _read(
+    reader: Callable[..., Data],
+    options: tuple[tuple[str, Any], ...],
+    seed: int,
+    train_samples: int | None,
+    test_samples: int | None,
+) -> Data:
+    found = reader(**dict(options))
+    train = _some("train_samples", found.train, train_samples, seed, 0)
+    test = found.test if found.test is None else _some("test_samples", found.test, test_samples, seed, 1)
+    return replace(found, train=train, test=test)
+
+
+def _some(option: str, pool: Pool, count: int | None, seed: int, which: int) -> Pool:
+    if count is None:
+        return pool
+    if count > len(pool):
+        raise TaskError(f"task option {option} = {count}: expected a number of samples, 1 to {len(pool)}")
+    rows = np.sort(stream(seed, Purpose.SUBSET, which).permutation(len(pool))[:count])
+    index = torch.from_numpy(rows)
+    return Pool(
+        pool.inputs[index],
+        pool.targets[index],
+        None if pool.groups is None else pool.groups[rows],
+        None if pool.stretches is None else pool.stretches[rows],
+        rows,
+        len(pool),
+    )
