@@ -1,0 +1,294 @@
+"""Member list: the signed document that says who takes part, on which graph, for how many rounds; no I/O.
+
+Operators sign the canonical bytes of a list. Its digest is their SHA-256, so a list is named by what it says. List 0 is
+the federation file: it has no signatures, and each site has it already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from dpeer.exceptions import DpeerError
+
+_DOMAIN = b"dpeer member list 1\n"
+"""What is signed begins with it, so that no signature of another document fits."""
+
+MOST_BYTES = 2**20
+"""The most bytes of a document: some two thousand members."""
+
+_MOST_RANKS = 2**16
+_MOST_ROUNDS = 2**31 - 1
+_DIGITS = set("0123456789abcdef")
+
+Gone = Literal["left", "evicted"]
+
+
+class MemberListError(DpeerError):
+    """A member list cannot be read, is not signed as it must be, or does not follow the one before it."""
+
+
+class Key(NamedTuple):
+    """What orders lists: of two that count the one with the higher key is newer."""
+
+    version: int
+    digest: bytes
+
+
+NO_KEY = Key(-1, b"")
+"""Below the key of every list."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member.
+
+    Attributes:
+        address: Where neighbors dial it; None for one that only dials out.
+        keys: Its public keys, hexadecimal; none in a federation without keys.
+        weight: What it brings, where weights are declared.
+    """
+
+    address: str | None = None
+    keys: tuple[str, ...] = ()
+    weight: float | None = None
+
+
+@dataclass(frozen=True)
+class Former:
+    """A rank that was a member: its keys, by which it is told that it is out, and how it went."""
+
+    keys: tuple[str, ...]
+    gone: Gone
+
+
+@dataclass(frozen=True)
+class MemberList:
+    """A list.
+
+    Attributes:
+        federation: The hash of the fingerprint, hexadecimal.
+        version: Its number; of two lists that count the higher one is used.
+        previous: The digest of the list that it follows; empty for list 0.
+        members: By rank.
+        former: Ranks that were members, which no other peer gets.
+        rounds: How many the run has.
+        graph: The topology's name, with its parameters.
+        edges: A digest of the graph's edges and weights over the members in the order of their ranks.
+        force: Whether it counts at once, without a quorum: the operators vouch that those it takes out do not run on.
+        signatures: By operator's public key, hexadecimal.
+    """
+
+    federation: str
+    version: int
+    previous: bytes
+    members: Mapping[int, Member]
+    former: Mapping[int, Former]
+    rounds: int
+    graph: str
+    edges: str
+    force: bool = False
+    signatures: Mapping[str, bytes] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", hashlib.sha256(self.canonical).digest())
+
+    digest: bytes = field(init=False, compare=False)
+    """SHA-256 of the canonical bytes."""
+
+    @property
+    def key(self) -> Key:
+        """What orders it among lists."""
+        return Key(self.version, self.digest)
+
+    @property
+    def canonical(self) -> bytes:
+        """The bytes that are signed: JSON with sorted keys and without blanks, behind a fixed line."""
+        return _DOMAIN + _packed(self._content())
+
+    @property
+    def next_rank(self) -> int:
+        """The lowest rank that none has ever had."""
+        return max((*self.members, *self.former), default=-1) + 1
+
+    def encode(self) -> bytes:
+        """The document, as it lies on disk and travels."""
+        signatures = {operator: self.signatures[operator].hex() for operator in sorted(self.signatures)}
+        return _packed(self._content() | {"signatures": signatures})
+
+    def signed(self, secret: Ed25519PrivateKey) -> MemberList:
+        """The list with this operator's signature, too."""
+        operator = secret.public_key().public_bytes_raw().hex()
+        return replace(self, signatures={**self.signatures, operator: secret.sign(self.canonical)})
+
+    def verify(self, federation: str, operators: Collection[str], signers: int) -> None:
+        """Refuse a list of another federation, or one that too few operators have signed.
+
+        Args:
+            federation: The hash of this peer's fingerprint, hexadecimal.
+            operators: Their public keys, hexadecimal, as the federation file lists them.
+            signers: How many of them must have signed.
+
+        Raises:
+            MemberListError: Says which list, and what it lacks.
+        """
+        if self.federation != federation:
+            raise MemberListError(
+                f"member list {self.version}: it is of federation {self.federation[:16]}, and this run is "
+                f"{federation[:16]}: hand over a list of this run"
+            )
+        found = [one for one in self.signatures if one in operators and self._has_signed(one)]
+        if len(found) < signers:
+            raise MemberListError(
+                f"member list {self.version}: {len(found)} of the operators in the federation file have signed it, "
+                f"expected {signers}: sign it with `dpeer members sign`"
+            )
+
+    def why_not_after(self, before: MemberList) -> str | None:
+        """The reason why this list may not be voted for where `before` counts; None if it may be."""
+        stay = self.members.keys() & before.members.keys()
+        gone = before.members.keys() - stay
+        fresh = self.members.keys() - stay
+        kept = {rank: one for rank, one in self.former.items() if rank in before.former}
+        if self.previous != before.digest:
+            return f"it follows another list than the one in use, {before.version}"
+        if self.version <= before.version:
+            return f"its version is not above {before.version}"
+        if self.rounds < before.rounds:
+            return f"it has {self.rounds} rounds, fewer than {before.rounds}"
+        if len(self.members) < 2:
+            return "it has fewer than two members"
+        if kept != before.former or not gone <= self.former.keys() or self.former.keys() & self.members.keys():
+            return "`former` lacks a rank that was a member, or names one that still is"
+        if {*self.former} - {*before.former} != gone:
+            return "`former` names a rank that never was a member"
+        if any(rank < before.next_rank for rank in fresh):
+            return f"rank {min(fresh)} was used before: a new member gets rank {before.next_rank} or a higher one"
+        if not is_quorum(self.members, stay):
+            return f"{len(fresh)} newcomers outnumber the {len(stay)} members that stay"
+        return None
+
+    def _has_signed(self, operator: str) -> bool:
+        try:
+            Ed25519PublicKey.from_public_bytes(bytes.fromhex(operator)).verify(
+                self.signatures[operator], self.canonical
+            )
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "federation": self.federation,
+            "version": self.version,
+            "previous": self.previous.hex(),
+            "members": {
+                str(rank): {"address": one.address, "keys": list(one.keys), "weight": one.weight}
+                for rank, one in self.members.items()
+            },
+            "former": {str(rank): {"keys": list(one.keys), "gone": one.gone} for rank, one in self.former.items()},
+            "rounds": self.rounds,
+            "graph": self.graph,
+            "edges": self.edges,
+            "force": self.force,
+        }
+
+
+def is_quorum(members: Collection[int], ranks: Iterable[int]) -> bool:
+    """Whether these ranks are more than half of the members, or exactly half with the lowest rank."""
+    found = {rank for rank in ranks if rank in members}
+    return 2 * len(found) > len(members) or (2 * len(found) == len(members) and min(members, default=0) in found)
+
+
+def decode(document: bytes) -> MemberList:
+    """The list of a document that came from anywhere; its signatures are not verified.
+
+    Raises:
+        MemberListError: It is not one, or not written as `encode` writes it.
+    """
+    if len(document) > MOST_BYTES:
+        raise MemberListError(f"member list: {len(document):,} bytes, expected at most {MOST_BYTES:,}")
+    try:
+        content = json.loads(document)
+        found = _list(content)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise MemberListError("member list: the document is damaged, or not a member list") from None
+    if found.encode() != document:  # two documents of one list would have two digests
+        raise MemberListError("member list: the document is damaged: it is not written as dpeer writes it")
+    return found
+
+
+def _list(content: dict[str, Any]) -> MemberList:
+    members = {_rank(rank): _member(one) for rank, one in content["members"].items()}
+    former = {_rank(rank): Former(_keys(one["keys"]), _one_of(one["gone"])) for rank, one in content["former"].items()}
+    return MemberList(
+        federation=_hex(content["federation"]),
+        version=_whole(content["version"], 2**31),
+        previous=bytes.fromhex(_hex(content["previous"])),
+        members=members,
+        former=former,
+        rounds=_whole(content["rounds"], _MOST_ROUNDS),
+        graph=_text(content["graph"]),
+        edges=_hex(content["edges"]),
+        force=_flag(content["force"]),
+        signatures={_hex(one): bytes.fromhex(_hex(by)) for one, by in content["signatures"].items()},
+    )
+
+
+def _member(content: dict[str, Any]) -> Member:
+    address, weight = content["address"], content["weight"]
+    if weight is not None and not (type(weight) in (int, float) and math.isfinite(weight) and weight > 0):
+        raise ValueError(weight)
+    return Member(None if address is None else _text(address), _keys(content["keys"]), weight)
+
+
+def _keys(content: list[Any]) -> tuple[str, ...]:
+    return tuple(_hex(one) for one in content)
+
+
+def _rank(text: str) -> int:
+    rank = int(text)
+    if str(rank) != text:
+        raise ValueError(text)
+    return _whole(rank, _MOST_RANKS)
+
+
+def _whole(value: Any, below: int) -> int:
+    if type(value) is not int or not 0 <= value < below:
+        raise ValueError(value)
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError(value)
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _hex(value: Any) -> str:
+    if {*_text(value)} - _DIGITS or len(value) % 2:
+        raise ValueError(value)
+    return str(value)
+
+
+def _one_of(value: Any) -> Gone:
+    if value not in ("left", "evicted"):
+        raise ValueError(value)
+    return "left" if value == "left" else "evicted"
+
+
+def _packed(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
