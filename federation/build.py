@@ -24,11 +24,14 @@ from dpeer.federation.checks import check_first_weights, check_settings, first_w
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
+from dpeer.federation.member_zero import graph_of_list, list_zero
 from dpeer.federation.notes import notes, one_by_one_notes
 from dpeer.federation.privacy import account, counted, planned_rounds
 from dpeer.federation.threads import share_of_cores
 from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.checkpoint import completed
+from dpeer.peer.config import ListsConfig
+from dpeer.peer.core.member_list import MemberList, Signers
 from dpeer.privacy import ClientSession, PeerData, SampleSession
 from dpeer.privacy.history import FOLDER
 from dpeer.privacy.settings import PrivacySettings
@@ -86,6 +89,7 @@ def build(
     new_data: bool = False,
     workers: int | None = None,
     home: Path | None = None,
+    given: MemberList | None = None,
 ) -> PeerParts:
     """Load the task and build the learner and the graph of one peer.
 
@@ -95,6 +99,7 @@ def build(
         new_data: Whether its data differ from those of earlier runs in the same folder.
         workers: The number of threads that all peers of this process share; None for a peer in a process of its own.
         home: The base of relative paths; None for the current folder. (The task of another rank may have left it.)
+        given: A member list that the operator hands over at the start.
 
     Raises:
         BudgetTooSmall: The budget allows no private release.
@@ -190,6 +195,16 @@ def build(
         divided_as = partition_of(data.task, partition, places, content)
     preparation = None if task.preparation is None else task.preparation.to_json()
     network = config.network
+
+    def graph_of(one: MemberList) -> Graphs:
+        drawn = graph_of_list(config.graph, one)
+        shared = Isolated(drawn.size) if shares == "nothing" else drawn
+        return take_part(shared, how.participation, how.participation_mode, how.seed)
+
+    lists = None
+    if network.operators:
+        zero = list_zero(config.graph, network, how.rounds, compared)
+        lists = ListsConfig(zero, Signers(tuple(network.operators), network.signers), graph_of, given)
     peer = PeerConfig(
         rank=rank,
         rounds=how.rounds,
@@ -209,6 +224,7 @@ def build(
         resume=resume,
         counted=counted(own_folder, resume=resume, stated=stated) if counts else None,
         rounds_released=stated,
+        lists=lists,
     )
     return PeerParts(
         learner=learner,

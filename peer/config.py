@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from dpeer.peer.core.member_list import MemberList, Signers
 from dpeer.peer.core.round_clock import Quorum
+from dpeer.topology import Graphs
 
 
 class Counted(NamedTuple):
@@ -44,6 +46,23 @@ class LivenessConfig:
     def after(cls, dead_after: float) -> LivenessConfig:
         """The times that go with one after which a silent neighbor is dead."""
         return cls(heartbeat=min(1.0, dead_after / 5), suspect_after=dead_after / 3, dead_after=dead_after)
+
+
+@dataclass(frozen=True)
+class ListsConfig:
+    """What a peer needs for member lists.
+
+    Attributes:
+        zero: List 0, which is the federation file.
+        signers: The operators who sign those that follow.
+        graph_of: The graph of a list, over its members in the order of their ranks: its rank 0 is the lowest member.
+        given: A list that the operator hands over at the start of a new folder; None without one.
+    """
+
+    zero: MemberList
+    signers: Signers
+    graph_of: Callable[[MemberList], Graphs]
+    given: MemberList | None = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +135,9 @@ class PeerConfig:
     rounds_released: int = 0
     """How many rounds may have been released from a disk that was lost, as the operator states: they are charged, and
     none of them is released."""
+
+    lists: ListsConfig | None = None
+    """What is needed for member lists; None where no operator can sign any."""
 
     about: Mapping[str, Any] = field(default_factory=dict)
     """Further entries of each checkpoint, for readers without this peer's settings: plain JSON values."""

@@ -46,6 +46,18 @@ NO_KEY = Key(-1, b"")
 """Below the key of every list."""
 
 
+class Signers(NamedTuple):
+    """The operators of a federation.
+
+    Attributes:
+        keys: Their public keys, hexadecimal.
+        needed: How many of them must sign a list.
+    """
+
+    keys: tuple[str, ...] = ()
+    needed: int = 1
+
+
 @dataclass(frozen=True)
 class Member:
     """A member.
@@ -110,8 +122,13 @@ class MemberList:
 
     @property
     def canonical(self) -> bytes:
-        """The bytes that are signed: JSON with sorted keys and without blanks, behind a fixed line."""
-        return _DOMAIN + _packed(self._content())
+        """The bytes that are signed: JSON with sorted keys and without blanks, behind a fixed line.
+
+        Of list 0 they have the ranks alone: each site has a federation file of its own, in which a member may have
+        another address, or the next one of two keys already.
+        """
+        content = self._content()
+        return _DOMAIN + _packed(content if self.version else content | {"members": sorted(self.members)})
 
     @property
     def next_rank(self) -> int:
@@ -128,13 +145,12 @@ class MemberList:
         operator = secret.public_key().public_bytes_raw().hex()
         return replace(self, signatures={**self.signatures, operator: secret.sign(self.canonical)})
 
-    def verify(self, federation: str, operators: Collection[str], signers: int) -> None:
+    def verify(self, federation: str, signers: Signers) -> None:
         """Refuse a list of another federation, or one that too few operators have signed.
 
         Args:
             federation: The hash of this peer's fingerprint, hexadecimal.
-            operators: Their public keys, hexadecimal, as the federation file lists them.
-            signers: How many of them must have signed.
+            signers: Those of the federation file.
 
         Raises:
             MemberListError: Says which list, and what it lacks.
@@ -144,11 +160,11 @@ class MemberList:
                 f"member list {self.version}: it is of federation {self.federation[:16]}, and this run is "
                 f"{federation[:16]}: hand over a list of this run"
             )
-        found = [one for one in self.signatures if one in operators and self._has_signed(one)]
-        if len(found) < signers:
+        found = [one for one in self.signatures if one in signers.keys and self._has_signed(one)]
+        if len(found) < max(1, signers.needed):
             raise MemberListError(
                 f"member list {self.version}: {len(found)} of the operators in the federation file have signed it, "
-                f"expected {signers}: sign it with `dpeer members sign`"
+                f"expected {signers.needed}: sign it with `dpeer members sign`"
             )
 
     def why_not_after(self, before: MemberList) -> str | None:

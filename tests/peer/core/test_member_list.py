@@ -7,10 +7,10 @@ from hashlib import sha256
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dpeer.peer.core.member_list import Former, Member, MemberList, MemberListError, decode, is_quorum
+from dpeer.peer.core.member_list import Former, Member, MemberList, MemberListError, Signers, decode, is_quorum
 
 OPERATORS = [Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in range(3)]
-PUBLIC = [one.public_key().public_bytes_raw().hex() for one in OPERATORS]
+ALL = tuple(one.public_key().public_bytes_raw().hex() for one in OPERATORS)
 RUN = "ab" * 32
 
 
@@ -40,8 +40,15 @@ def test_a_document_is_read_as_it_was_written():
     assert again.former == {2: Former((f"{2:064x}",), "left")}
 
 
+def test_list_0_has_one_digest_whatever_addresses_and_keys_a_site_has_in_its_federation_file():
+    one, other = first(), first(members={rank: Member(f"tcp://site-{rank}:7700") for rank in range(4)})
+    assert one.digest == other.digest != first(5).digest
+    assert replace(one, version=1).digest != replace(other, version=1).digest
+    assert decode(other.encode()) == other
+
+
 def test_the_digest_is_of_what_is_signed_and_says_no_signature():
-    one = first()
+    one = first(version=1)
     plain = json.loads(one.encode())
     del plain["signatures"]
     written = json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
@@ -51,7 +58,7 @@ def test_the_digest_is_of_what_is_signed_and_says_no_signature():
 
 
 CHANGES = [
-    {"federation": "cd" * 32}, {"version": 1}, {"previous": b"1"}, {"members": {0: Member(), 1: Member()}},
+    {"federation": "cd" * 32}, {"version": 2}, {"previous": b"1"}, {"members": {0: Member(), 1: Member()}},
     {"former": {9: Former((), "left")}}, {"former": {9: Former((), "evicted")}}, {"rounds": 61}, {"graph": "full"},
     {"edges": "11" * 32}, {"force": True},
 ]  # fmt: skip
@@ -60,28 +67,28 @@ CHANGES = [
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
 def test_a_signature_is_of_all_that_a_list_says(change):
     one = first().signed(OPERATORS[0])
-    one.verify(RUN, PUBLIC, 1)
+    one.verify(RUN, Signers(ALL))
     forged = replace(one, **change)
     assert forged.signatures == one.signatures
     with pytest.raises(MemberListError, match=r"of federation|0 of the operators .* expected 1"):
-        forged.verify(RUN, PUBLIC, 1)
+        forged.verify(RUN, Signers(ALL))
 
 
 def test_as_many_operators_must_sign_as_the_federation_file_says():
     one = first().signed(OPERATORS[0])
     with pytest.raises(MemberListError, match="1 of the operators in the federation file have signed it, expected 2"):
-        one.verify(RUN, PUBLIC, 2)
-    one.signed(OPERATORS[2]).verify(RUN, PUBLIC, 2)
+        one.verify(RUN, Signers(ALL, 2))
+    one.signed(OPERATORS[2]).verify(RUN, Signers(ALL, 2))
     with pytest.raises(MemberListError, match="expected 2"):
-        one.signed(OPERATORS[0]).verify(RUN, PUBLIC, 2)  # twice the same
+        one.signed(OPERATORS[0]).verify(RUN, Signers(ALL, 2))  # twice the same
     with pytest.raises(MemberListError, match="0 of the operators"):
-        one.verify(RUN, PUBLIC[1:], 1)
+        one.verify(RUN, Signers(ALL[1:]))
 
 
 def test_keys_of_operators_that_are_none_sign_nothing():
-    one = replace(first(), signatures={"00": b"x", PUBLIC[0]: b"short", PUBLIC[1]: bytes(64)})
+    one = replace(first(), signatures={"00": b"x", ALL[0]: b"short", ALL[1]: bytes(64)})
     with pytest.raises(MemberListError, match="0 of the operators"):
-        one.verify(RUN, [*PUBLIC, "00"], 1)
+        one.verify(RUN, Signers((*ALL, "00")))
 
 
 def damaged():
@@ -123,9 +130,9 @@ def test_a_document_that_is_too_long_is_not_read():
 
 def test_weights_are_of_the_digest():
     members = {rank: Member(None, (), weight) for rank, weight in enumerate((1, 2.5, None, 4))}
-    one = first(members=members)
+    one = first(members=members, version=1)
     assert decode(one.encode()).members == members
-    assert one.digest != first(members={**members, 0: Member(None, (), 3)}).digest
+    assert one.digest != first(members={**members, 0: Member(None, (), 3)}, version=1).digest
 
 
 # -- which list follows ------------------------------------------------------------------------------------------------

@@ -1,0 +1,106 @@
+"""Member list 0, which is the federation file, and the graphs of the lists that follow it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation import addresses, keys
+from dpeer.federation.run_settings import NetworkPart
+from dpeer.peer.core.member_list import Member, MemberList, MemberListError
+from dpeer.topology import Topology
+from dpeer.topology.settings import GraphSettings, build_graph, fresh_topology
+
+_CHANGES = ("size", "topology", "weights", "edges", "rounds")
+"""Fields of the fingerprint that a list may change; so do the graph's parameters, `topology NAME`."""
+
+_FRESH = "fresh:"
+
+
+def federation_of(fingerprint: Mapping[str, Any]) -> str:
+    """What the lists of a federation name it by: a hash of its fingerprint without what lists change, hexadecimal."""
+    lasting = {
+        name: value for name, value in fingerprint.items() if name not in _CHANGES and not name.startswith("topology ")
+    }
+    return hashlib.sha256(json.dumps(lasting, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def list_zero(graph: GraphSettings, network: NetworkPart, rounds: int, fingerprint: Mapping[str, Any]) -> MemberList:
+    """The federation file as the list that all others follow.
+
+    Args:
+        graph: The settings of the graph.
+        network: The ranks' tables.
+        rounds: How many the run has.
+        fingerprint: The federation's, as peers compare it.
+
+    Raises:
+        ConfigurationError: No such graph exists, or an address or a key is none.
+    """
+    listed, known = addresses.addresses(network, graph.size), keys.public_keys(network, graph.size)
+    return MemberList(
+        federation=federation_of(fingerprint),
+        version=0,
+        previous=b"",
+        members={
+            rank: Member(listed.get(rank), tuple(key.hex() for key in known.get(rank, ())))
+            for rank in range(graph.size)
+        },
+        former={},
+        rounds=rounds,
+        graph=graph_name(graph),
+        edges=edges_of(build_graph(graph)),
+    )
+
+
+def graph_name(graph: GraphSettings) -> str:
+    """The graph's name in a list; where it is a file's, without the folder, which may be another one on each host."""
+    if graph.fresh_neighbors is not None:
+        return f"{_FRESH}{graph.fresh_neighbors}"
+    return "file" if graph.topology.startswith("file:") else graph.topology.rpartition(":")[2]
+
+
+def edges_of(graph: Topology) -> str:
+    """The digest of a graph's edges and weights, as a list has it."""
+    return hashlib.sha256(f"{graph.digest} {graph.weights_rule}".encode()).hexdigest()[:32]
+
+
+def graph_of_list(graph: GraphSettings, one: MemberList) -> Topology:
+    """The graph of a list, over its members in the order of their ranks.
+
+    Args:
+        graph: The settings of the graph in the federation file: its parameters stay, as far as a list's graph has them.
+        one: The list.
+
+    Raises:
+        MemberListError: No such graph exists, or it is another one on this host.
+    """
+    try:
+        found = named_graph(graph, one.graph, len(one.members))
+    except ConfigurationError as error:
+        raise MemberListError(f"member list {one.version}: graph {one.graph!r}: {error}") from error
+    if edges_of(found) != one.edges:
+        raise MemberListError(
+            f"member list {one.version}: graph {one.graph!r} has other edges here than where the list was made: use "
+            "the same file, function and release of dpeer on both"
+        )
+    return found
+
+
+def named_graph(graph: GraphSettings, name: str, size: int) -> Topology:
+    """The graph that a list would name so, of so many members; parameters as in `graph_of_list`.
+
+    Raises:
+        ConfigurationError: No such graph exists.
+    """
+    changed: dict[str, Any] = {"size": size}
+    if size != graph.size:
+        changed["grid_shape"] = None  # which fits one size
+    if name != graph_name(graph):
+        fresh = name.removeprefix(_FRESH) if name.startswith(_FRESH) else None
+        topology = name if fresh is None else fresh_topology(fresh, None)[0]
+        changed |= {"fresh_neighbors": fresh, "topology": topology}
+    return build_graph(graph.model_copy(update=changed))

@@ -1,0 +1,64 @@
+"""List 0 is the federation file, and a list's graph is built over as many members as it has."""
+
+from dataclasses import replace
+
+import pytest
+
+from dpeer.federation.member_zero import edges_of, federation_of, graph_of_list, list_zero, named_graph
+from dpeer.federation.settings import Settings
+from dpeer.peer.core.member_list import Member, MemberListError
+from dpeer.topology import build
+
+FINGERPRINT = {"size": 4, "topology": "ring", "topology degree": 4, "weights": "metropolis", "edges": "aa",
+               "rounds": 60, "seed": 1}  # fmt: skip
+KEYS = {rank: f"{rank + 1:064x}" for rank in range(4)}
+
+
+def settings(**changes):
+    ranks = {rank: {"address": f"tcp://10.8.0.{rank}:7700", "key": KEYS[rank]} for rank in range(4)}
+    return Settings.model_validate({"size": 4, "topology": "ring", "rounds": 60, "rank": ranks, **changes})
+
+
+def zero(**changes):
+    given = settings(**changes)
+    return list_zero(given, given, given.rounds, FINGERPRINT)
+
+
+def test_the_federation_file_is_list_0():
+    one = zero()
+    assert (one.version, one.previous, one.former, one.rounds, one.graph) == (0, b"", {}, 60, "ring")
+    assert one.members == {rank: Member(f"tcp://10.8.0.{rank}:7700", (KEYS[rank],)) for rank in range(4)}
+    assert one.edges == edges_of(build("ring", 4))
+    assert one.federation == federation_of(FINGERPRINT)
+
+
+@pytest.mark.parametrize("name", ["size", "topology", "topology degree", "weights", "edges", "rounds"])
+def test_what_a_list_changes_is_not_of_the_federation_s_name(name):
+    assert federation_of({**FINGERPRINT, name: "another"}) == federation_of(FINGERPRINT)
+    assert federation_of({**FINGERPRINT, "seed": 2}) != federation_of(FINGERPRINT)
+
+
+def test_a_list_s_graph_has_as_many_peers_as_members_and_keeps_the_parameters_of_the_file():
+    file = settings(topology="random-regular", degree=3)
+    one = zero(topology="random-regular", degree=3)
+    assert graph_of_list(file, one) == build("random-regular", 4, degree=3)
+    members = {**one.members, 7: Member(), 9: Member()}
+    six = replace(one, version=1, members=members, edges=edges_of(build("random-regular", 6, degree=3)))
+    assert graph_of_list(file, six) == build("random-regular", 6, degree=3)
+    assert named_graph(settings(topology="grid", grid_shape="2x2"), "grid", 4).parameters == {"grid_shape": [2, 2]}
+    assert named_graph(settings(topology="grid", grid_shape="2x2"), "grid", 6).parameters == {"grid_shape": [2, 3]}
+
+
+@pytest.mark.parametrize(("name", "expected"), [("fresh:2", "fresh-neighbors"), ("fresh:directed:2", "fresh-directed"),
+                                                ("exponential", "exponential")])  # fmt: skip
+def test_a_list_may_name_another_graph(name, expected):
+    assert named_graph(settings(), name, 5).name == expected
+    assert zero(topology="fresh-neighbors", fresh_neighbors="2").graph == "fresh:2"
+    assert named_graph(settings(topology="fresh-neighbors", fresh_neighbors="2"), "ring", 5).name == "ring"
+
+
+def test_a_graph_that_does_not_exist_or_is_another_one_here_is_refused_by_name():
+    with pytest.raises(MemberListError, match=r"member list 1: graph 'no-graph': "):
+        graph_of_list(settings(), replace(zero(), version=1, graph="no-graph"))
+    with pytest.raises(MemberListError, match=r"member list 1: graph 'ring' has other edges here"):
+        graph_of_list(settings(), replace(zero(), version=1, edges="00" * 16))
