@@ -16,6 +16,7 @@
     * :exc:`PeersMissing` (exit 3): neighbors did not appear before the time to wait was over
     * :exc:`Isolated` (exit 3): a peer was cut off from a quorum for longer than it waits; handled inside peer/
         * :exc:`LeftBehind` (exit 3): all its neighbors have completed the run without it; handled inside peer/
+    * :exc:`NoMember`: a peer is a member no more; handled inside peer/
     * :exc:`Refused` (exit 4): a neighbor and this peer do not belong to the same federation
     * :exc:`BudgetTooSmall` (exit 5): the privacy budget does not allow a single release
     * :exc:`PeerFailed` (exit code of the peer): a process of `dpeer cluster` failed before rounds began
@@ -33,6 +34,7 @@ from __future__ import annotations
 import difflib
 import errno
 from collections.abc import Iterable
+from typing import Literal
 
 _LONGEST = 400
 """Characters of a part of a message that others have made."""
@@ -162,6 +164,14 @@ class Isolated(DpeerError):  # noqa: N818 - reads as what happened
 
 class Drained(DpeerError):  # noqa: N818 - reads as what happened
     """A peer that was asked to leave in good order can go: its round is complete, or cannot be completed."""
+
+
+class NoMember(DpeerError):  # noqa: N818 - reads as what happened
+    """A peer is a member no more: the operators' list has it as `gone`, "left" or "evicted"; its model is kept."""
+
+    def __init__(self, gone: Literal["left", "evicted"]) -> None:
+        super().__init__(f"the member list that counts names this peer as {gone}")
+        self.gone = gone
 
 
 class LeftBehind(Isolated):

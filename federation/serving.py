@@ -293,7 +293,7 @@ async def _serve(
         if config.run.log_to:
             await asyncio.to_thread(close_trackers, [tracking])
     requests["drain"] = leave  # no round is left, but perhaps the comparison with the local-only baseline
-    if outcome.status in ("isolated", "left-behind"):
+    if outcome.status in ("isolated", "left-behind", "evicted"):
         after = f"ended after {outcome.completed_rounds} of {config.training.rounds} rounds, {outcome.why}"
         then = "; --resume goes on" if outcome.status == "isolated" else ""
         raise Isolated(f"{after}{then}; the model is in {rank_folder(config.run.out, rank)}")

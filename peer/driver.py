@@ -7,12 +7,13 @@ import contextlib
 import math
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from dpeer.peer.core.bodies import Received, Released
-from dpeer.peer.core.effects import Close, Deliver, Dial, Effect, Fail, LogEvent, Throttle, Wake, Write
+from dpeer.peer.core.effects import Admit, Close, Deliver, Dial, Effect, Fail, Keep, LogEvent, Throttle, Wake, Write
 from dpeer.peer.core.limits import REST, REST_AFTER
+from dpeer.peer.core.member_list import MemberList
 from dpeer.peer.core.protocol import Core
 from dpeer.peer.core.round_budget import RoundLimit
 from dpeer.peer.core.wire import Goodbyes
@@ -34,6 +35,13 @@ from dpeer.peer.transport import (
 Log = Callable[[LogEvent], None]
 """Writes an event of a core."""
 
+KeepLists = Callable[[MemberList, MemberList | None], Awaitable[object]]
+"""Writes the member list that counts, and the one that waits."""
+
+
+async def _keeps_nothing(counts: MemberList, waits: MemberList | None) -> None:
+    """Of a peer that keeps no files."""
+
 
 class Driver:
     """Passes events to the core, carries out its effects, and lets the round loop wait for them.
@@ -44,17 +52,23 @@ class Driver:
         log: Takes the core's events for the log.
         linger: Seconds for which messages may still be written when the peer leaves, and as many again for the
             transport to deliver them.
+        keep: Writes the two member lists, and returns once they are on disk.
 
     Attributes:
         broken: Done with the exception that ended the driver, if one did: then nothing that is waited for comes.
     """
 
-    def __init__(self, core: Core, transport: Transport, log: Log, linger: float) -> None:
+    def __init__(
+        self, core: Core, transport: Transport, log: Log, linger: float, keep: KeepLists = _keeps_nothing
+    ) -> None:
         self.core = core
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport = transport
         self._log = log
         self._linger = linger
+        self._keep = keep
+        self._keeping: asyncio.Task[None] | None = None
+        self._to_keep: Keep | None = None
         self._loop = asyncio.get_running_loop()
         self._addresses: Mapping[int, str] = {}
         self._todo: deque[Effect] = deque()
@@ -68,10 +82,10 @@ class Driver:
 
     # -- opening and closing -----------------------------------------------------------------------------------
 
-    def open(self, addresses: Mapping[int, str], number: int) -> None:
+    def open(self, to_dial: Collection[int], addresses: Mapping[int, str], number: int) -> None:
         """Dial the neighbors at these addresses and start answering; `number` is the first round that will be run."""
         self._addresses = addresses
-        self._do(self.core.open(sorted(addresses), number, self.now()))
+        self._do(self.core.open(sorted(to_dial), number, self.now(), addresses))
         self._reading = asyncio.create_task(self._guarded())
 
     async def close(self, reason: Goodbyes, back_within: int = 0) -> None:
@@ -84,9 +98,10 @@ class Driver:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-            if self._reading is not None:
-                self._reading.cancel()
-                await asyncio.gather(self._reading, return_exceptions=True)
+            for task in (self._reading, self._keeping):
+                if task is not None:
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
             if self.broken.done():
                 self.broken.exception()  # no task may be left to fetch it
             await self._transport.close(self._linger)
@@ -109,13 +124,19 @@ class Driver:
 
     def behind(self, number: int) -> bool:
         """Whether the others have gone past round `number` without this peer."""
-        found = self.core.waiting.behind(number)
+        found = self.core.catch_up.behind(number)
         self._do(self.core.look(self.now()))
         return found
 
-    def enter(self) -> None:
-        """Begin the next round, which nothing holds up."""
-        self._do(self.core.enter(self.now()))
+    def enter(self, number: int) -> None:
+        """Begin round `number`, which nothing holds up."""
+        self._do(self.core.enter(number, self.now()))
+
+    def hand(self, one: MemberList) -> str | None:
+        """An operator hands over a member list; returns the reason for which it is not taken, None if it is."""
+        why, effects = self.core.hand(one, self.now())
+        self._do(effects)
+        return why
 
     def begin(self, number: int) -> None:
         """Make round `number` this peer's current round: the rounds before are on disk."""
@@ -232,8 +253,8 @@ class Driver:
                 match effect := self._todo.popleft():
                     case Write(link):
                         self._write(link)
-                    case Dial(rank):
-                        link = self._transport.dial(self._addresses[rank], rank)
+                    case Dial(rank, address):
+                        link = self._transport.dial(address or self._addresses[rank], rank)
                         self._todo.extend(self.core.dialled(rank, link, self.now()))
                     case Close(link):
                         self._transport.drop(link)
@@ -247,10 +268,28 @@ class Driver:
                         self._log(effect)
                     case Throttle():
                         self._excess += 1
+                    case Keep():
+                        self._to_keep = effect
+                        if self._keeping is None:
+                            self._keeping = asyncio.create_task(self._keep_lists())
+                    case Admit(keys):
+                        self._transport.admit(keys)
         finally:
             self._doing = False
         self._set_timer()
         self._idle.set()
+
+    async def _keep_lists(self) -> None:
+        """Write the member lists, as long as they change meanwhile; then say so."""
+        try:
+            while (one := self._to_keep) is not None:
+                self._to_keep = None
+                await self._keep(one.counts, one.waits)
+                self._do(self.core.kept(one.stamp, self.now()))
+        except Exception as error:
+            self._break(error)
+        finally:
+            self._keeping = None
 
     def _write(self, link: Link) -> None:
         while (frames := self.core.outgoing(link)) is not None:

@@ -14,23 +14,27 @@ from dpeer.exceptions import (
     Interrupted,
     Isolated,
     LeftBehind,
+    NoMember,
     PeersMissing,
 )
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.control import Handler
+from dpeer.peer.core.dialling import dials
 from dpeer.peer.core.effects import LogEvent
 from dpeer.peer.core.limits import MOST_AWAY
+from dpeer.peer.core.member_list import MemberList
 from dpeer.peer.core.protocol import Core
 from dpeer.peer.core.wire import Goodbyes
 from dpeer.peer.driver import Driver
 from dpeer.peer.learner import Learner
 from dpeer.peer.logs import PeerLog
+from dpeer.peer.member_requests import answer_members
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.rounds import run_rounds
 from dpeer.peer.run_results import RunCounts
 from dpeer.peer.saver import Saver
 from dpeer.peer.snapshot import Snapshot, take_snapshot
-from dpeer.peer.transport import RELAY, Transport
+from dpeer.peer.transport import Transport
 from dpeer.peer.worker import Worker
 from dpeer.results.costs import cost
 from dpeer.results.training_alerts import Alert, AlertMonitor
@@ -39,11 +43,12 @@ from dpeer.topology import Graphs
 _EXPECTED_WHEN_STOPPED = (asyncio.CancelledError, Interrupted)
 
 
-Ending = Literal["done", "stopped", "isolated", "left-behind", "failed"]
+Ending = Literal["done", "stopped", "isolated", "left-behind", "left", "evicted", "failed"]
 """How a peer's run ends.
 
 "isolated": cut off from a quorum, or from all neighbors, for longer than the peer waits. "left-behind": its neighbors
-did not appear again, or have completed the run without it. "failed": by an error.
+did not appear again, or have completed the run without it. "left", "evicted": a member list took it out. "failed": by
+an error.
 """
 
 
@@ -52,6 +57,8 @@ _GOODBYES: Mapping[Ending, Goodbyes] = {
     "stopped": "stopped",
     "isolated": "isolated",
     "left-behind": "isolated",
+    "left": "left",
+    "evicted": "left",
     "failed": "failed",
 }
 """What a peer's goodbye says of its end."""
@@ -91,16 +98,9 @@ def dialled(rank: int, neighbors: tuple[int, ...], addresses: Mapping[int, str])
                 f"ranks {min(rank, neighbor)} and {max(rank, neighbor)} are neighbors and neither has an address: "
                 "give one of them `address` in the federation file (relay://HOST:PORT where none can be dialled)"
             )
-        here, there = (_directness(addresses.get(one)) for one in (rank, neighbor))
-        if there > here or (there == here and rank < neighbor):
+        if dials(rank, neighbor, addresses):
             chosen[neighbor] = addresses[neighbor]
     return chosen
-
-
-def _directness(address: str | None) -> int:
-    if address is None:
-        return 0
-    return 1 if address.startswith(RELAY) else 2
 
 
 class Peer:
@@ -166,13 +166,15 @@ class Peer:
         self._ended = False
         self._back_within = 0
         self.core = Core(config, learner, topology, transport.chunk_bytes)
-        self.driver = Driver(self.core, transport, self._log_event, config.linger)
+        self.driver = Driver(self.core, transport, self._log_event, config.linger, self._keep_lists)
 
         def warn(message: str) -> None:
             log.warning("metrics-damaged", message=message)
 
         outbox, members = self.core.exchange.outbox, self.core.members
-        self._files = files or RankFolder(config, learner, outbox, members.lost, facts or {}, warn)
+        self._files = files or RankFolder(
+            config, learner, outbox, members.lost, facts or {}, warn, lambda: self.core.schedule.rounds
+        )
         self.saver = Saver(self._files, worker, on_completed, self._report)
         self._stopping = asyncio.Event()
 
@@ -187,12 +189,14 @@ class Peer:
             AddressError: the address cannot be bound.
         """
         try:
+            if self.config.lists is not None:
+                self.core.lists.resume(*await self._worker.run(self._files.take_up_lists))
             self._start = await self._worker.run(self._files.take_up)
             self.core.round_budget.resume(self._files.last_limit)
             self.saver.begin(self._start)
             if self._start:
                 self._log.info("resuming", message=f"resuming at round {self._start + 1}", round=self._start)
-            if self.config.listen is None or not self.neighbors:
+            if self.config.listen is None or not (self.neighbors or self.config.lists):
                 return None
             return await self._transport.listen(self.config.listen)
         except BaseException:
@@ -210,6 +214,8 @@ class Peer:
         early: asyncio.Future[object] | None = None
         try:
             await self._worker.write(self._files.begin)
+            if (lists := self.core.lists.lists) is not None and lists.newest.version:
+                await self._keep_lists(lists.counts, lists.waits)
             lost = range(self._start, self.config.rounds_released)
             stated = [number for number in lost if self.core.schedule.at(number).active]
             if stated:
@@ -219,12 +225,12 @@ class Peer:
                 self._log.info("ledger", message=f"{rounds} are charged, and not released again: {why}")
             if before := self._concluded_before():
                 self._log.info("nothing-left", message="no round is left, and model, card and summary are there")
-            elif self._start and self._start == self.config.rounds:
+            elif self._start and self._start == self._rounds:
                 # At once: neighbors are met only for bodies that they may still need.
                 outcome = await self._conclude("done")
                 if self._at_once is not None:
                     early = asyncio.ensure_future(self._at_once(outcome))
-            self.driver.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
+            self.driver.open(dialled(self.config.rank, self.neighbors, addresses), addresses, self._start)
             status = await self._until_stopped(self._run())
             leaving = _GOODBYES[status]
             if early is not None:
@@ -244,7 +250,11 @@ class Peer:
     @property
     def requests(self) -> dict[str, Handler]:
         """What the control socket of this peer answers, by the name of the request."""
-        return {"status": lambda request: asdict(self.snapshot()), "drain": self._on_drain}
+        return {
+            "status": lambda request: asdict(self.snapshot()),
+            "drain": self._on_drain,
+            "members": lambda request: answer_members(request, self.driver),
+        }
 
     def snapshot(self) -> Snapshot:
         """Where this peer is in its run, at this moment."""
@@ -289,7 +299,7 @@ class Peer:
         self._on_connected()
         if self.neighbors:
             named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
-            then = f"starting with round {self._start + 1}" if self._start < self.config.rounds else "no round is left"
+            then = f"starting with round {self._start + 1}" if self._start < self._rounds else "no round is left"
             message = f"connected to {len(self.neighbors)} {named}; {then}"
             self._log.info("connected", message=message, neighbors=self.neighbors, round=self._start)
         await run_rounds(
@@ -300,7 +310,6 @@ class Peer:
             self.saver,
             evaluate_every=self.config.evaluate_every,
         )
-        await self.driver.linger()
 
     async def _until_stopped(self, run: Coroutine[Any, Any, None]) -> Ending:
         running = asyncio.create_task(run)
@@ -320,13 +329,19 @@ class Peer:
         if self.driver.broken.done():
             self.driver.broken.result()
         for error in (outcome, *late):
-            expected = isinstance(error, Isolated | Drained) or (stopped and isinstance(error, _EXPECTED_WHEN_STOPPED))
+            expected = isinstance(error, Isolated | Drained | NoMember) or (
+                stopped and isinstance(error, _EXPECTED_WHEN_STOPPED)
+            )
             if isinstance(error, BaseException) and not expected:
                 raise error
         if isinstance(outcome, LeftBehind) and not stopped:
             self._why = str(outcome)
             self._log.warning("left-behind", message=f"ends, {self._why}: its model is kept", reason=self._why)
             return "left-behind"
+        if isinstance(outcome, NoMember) and not stopped:
+            self._why = str(outcome)
+            self._log.warning("no-member", message=f"ends, {self._why}: its model is kept", reason=outcome.gone)
+            return outcome.gone
         if isinstance(outcome, Isolated) and not stopped:
             self._why = str(outcome)
             self._log.warning(
@@ -334,17 +349,25 @@ class Peer:
                 reason=self._why,
             )  # fmt: skip
             return "isolated"
-        return "done" if self._files.completed == self.config.rounds else "stopped"
+        return "done" if self._files.completed == self._rounds else "stopped"
+
+    @property
+    def _rounds(self) -> int:
+        """How many rounds the run has by now."""
+        return self.core.schedule.rounds
+
+    async def _keep_lists(self, counts: MemberList, waits: MemberList | None) -> None:
+        await self._worker.write(self._files.keep_lists, counts, waits)
 
     def _report(self, entry: dict[str, Any]) -> None:
         self._on_record(entry)
-        self._log.info("round", message=_line(entry, self.config.rounds), round=entry["round"])
+        self._log.info("round", message=_line(entry, self._rounds), round=entry["round"])
         for alert in self._watch.look(entry):
             self._log.warning("training-warning", message=alert.text, round=entry["round"], reason=alert.kind)
             self._on_alert(alert)
 
     def _concluded_before(self) -> bool:
-        summary = self._files.concluded if self._start == self.config.rounds else {}
+        summary = self._files.concluded if self._start == self._rounds else {}
         return summary.get("status") == "done" and "worth" in summary
 
     async def _leave_model(self, status: Literal["left-behind", "failed"]) -> None:
@@ -361,7 +384,7 @@ class Peer:
             self._log.warning("no-model", message=message, reason=type(error).__name__)
             return
         if completed:
-            rounds = f"{completed} of {self.config.rounds} rounds"
+            rounds = f"{completed} of {self._rounds} rounds"
             self._log.warning("left", message=f"{status}: the model of {rounds} is in {str(self.config.out)!r}")
 
     async def _conclude(self, status: Ending) -> Outcome:
@@ -373,7 +396,7 @@ class Peer:
                 dropped,
                 self._watch.given,
                 self._watch.ruined,
-                self.core.waiting.left_behind,
+                self.core.catch_up.left_behind,
                 self.core.waiting.pauses,
                 self.core.lateness.late_bodies,
                 self._log.dropped,

@@ -20,9 +20,11 @@ from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.core.handshake import ABSENT, difference
+from dpeer.peer.core.member_list import MemberList
 from dpeer.peer.core.round_budget import RoundLimit
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, SaveCopy
+from dpeer.peer.member_files import MEMBERS, read_lists, write_lists
 from dpeer.peer.run_results import RunCounts, round_entries
 from dpeer.results.card import make_card, measured
 from dpeer.results.files import (
@@ -74,6 +76,7 @@ class RankFolder:
         lost: Neighbors that a round has gone on without, and why; kept over a resume.
         facts: Entries of summary.json about the run besides its results.
         warn: Called from any thread with a sentence about metrics.jsonl, if that was damaged.
+        rounds: How many the run has by now; those of `config` by default.
 
     Attributes:
         diverged: Whether the loss of the last completed round, or a parameter after it, is not finite, or the loss is
@@ -93,8 +96,10 @@ class RankFolder:
         lost: dict[int, str],
         facts: Mapping[str, Any],
         warn: Callable[[str], None] = lambda message: None,
+        rounds: Callable[[], int] | None = None,
     ) -> None:
         self._config = config
+        self._rounds = rounds or (lambda: config.rounds)
         self._learner = learner
         self.outbox = outbox
         self._lost = lost
@@ -191,9 +196,10 @@ class RankFolder:
     def _readdressed(self, number: int, frames: Frames) -> Frames:
         """An encoded body under the present federation's id, which more rounds than were planned have changed."""
         federation = wire.federation_id(self._config.fingerprint)
-        presence = wire.unpack(frames[0]).get("presence", b"")
+        fields = wire.unpack(frames[0])
+        said = {name: fields.get(name, b"") for name in ("presence", "stamps", "uses")}
         digest = wire.digest_of(frames[1:])
-        return wire.encode(wire.body(federation, self._config.rank, number, frames[1:], digest, presence))
+        return wire.encode(wire.body(federation, self._config.rank, number, frames[1:], digest, **said))
 
     def begin(self) -> None:
         """Begin to measure the time, and remove an earlier run's files, unless it is resumed.
@@ -207,10 +213,24 @@ class RankFolder:
         if out is None or self._checkpoints is None:
             return
         if not self._config.resume:
-            for name in (SUMMARY, MODEL, CARD, RELEASED):
+            for name in (SUMMARY, MODEL, CARD, RELEASED, MEMBERS):
                 (out / name).unlink(missing_ok=True)
             shutil.rmtree(self._checkpoints, ignore_errors=True)
         self._metrics.rewrite()
+
+    def take_up_lists(self) -> tuple[MemberList | None, MemberList | None]:
+        """The member lists on disk when resuming; None where there is none but list 0.
+
+        Raises:
+            MemberListError: They are damaged.
+        """
+        out = self._config.out
+        return read_lists(out) if out is not None and self._config.resume else (None, None)
+
+    def keep_lists(self, counts: MemberList, waits: MemberList | None) -> None:
+        """Put the list that counts on disk, and the one that waits."""
+        if self._config.out is not None:
+            write_lists(self._config.out, counts, waits)
 
     def note_released(self, number: int, limit: RoundLimit | None) -> None:
         """Note that a round was trained, within this limit, and released.
@@ -310,7 +330,7 @@ class RankFolder:
         an adoption, too: the round has a line, so it counts as known to the folder, and must not be trained after all.
         """
         number = entry["round"]
-        if self.saved_at is None or number + 1 == self._config.rounds or entry.get("adopted"):
+        if self.saved_at is None or number + 1 == self._rounds() or entry.get("adopted"):
             return True
         return not over and (number + 1) % self._config.checkpoint_every == 0
 
@@ -410,10 +430,10 @@ class RankFolder:
             return None
         state = checkpoint.read(found, self._learner.load)
         self._check_run(found, state.fingerprint)
-        if state.next_round > self._config.rounds:
+        if state.next_round > self._rounds():
             raise CheckpointError(
                 f"checkpoint {str(found)!r} has completed {state.next_round} rounds, more than --rounds "
-                f"{self._config.rounds}"
+                f"{self._rounds()}"
             )
         return state
 

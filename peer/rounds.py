@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from dpeer.exceptions import Drained
+from dpeer.exceptions import Drained, NoMember
 from dpeer.peer.core.bodies import Received, Released
 from dpeer.peer.core.round_budget import RoundLimit
 from dpeer.peer.driver import Driver
@@ -115,9 +115,10 @@ async def run_rounds(
     Raises:
         Drained: The peer was asked to leave, and its round is complete, or cannot be.
         Isolated: It was cut off for longer than it waits.
+        NoMember: It is a member no more, and the neighbors that need its last body have it.
     """
-    loop = _RoundLoop(learner, driver, worker, saver, evaluate_every)
-    for number in range(start, driver.core.schedule.rounds):
+    loop, number = _RoundLoop(learner, driver, worker, saver, evaluate_every), start
+    while not await loop.over(number):
         await loop.reach(number)
         one = await loop.begin(number)
         await loop.train(one)
@@ -127,7 +128,7 @@ async def run_rounds(
         await loop.evaluate_mixed(one)
         await loop.settle(one)
         await loop.complete(one)
-    await saver.saved()
+        number += 1
 
 
 @dataclass
@@ -144,6 +145,14 @@ class _RoundLoop:
     received: float = 0.0
     """The seconds in which bodies were coming in, up to the end of the last round."""
 
+    async def over(self, number: int) -> bool:
+        """Whether all rounds are complete, and no neighbor needs this peer, nor may a list add rounds, any more."""
+        if number < self.driver.core.schedule.rounds:
+            return False
+        await self.saver.saved()
+        await self.driver.linger()
+        return number >= self.driver.core.schedule.rounds
+
     async def reach(self, number: int) -> None:
         """Make a round the current one once those before are on disk; leave before it, or pause, where that is due."""
         driver = self.driver
@@ -155,7 +164,11 @@ class _RoundLoop:
         if driver.core.waiting.holds(number):
             await self.saver.saved()
             await driver.pause(number)
-        driver.enter()
+        if (gone := driver.core.lists.gone) is not None:
+            await self.saver.saved()
+            await driver.part(number)
+            raise NoMember(gone)
+        driver.enter(number)
 
     async def begin(self, number: int) -> _Round:
         """Begin a round: find out whether it is sat out."""

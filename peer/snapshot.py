@@ -133,7 +133,7 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
         ended: Whether its rounds are over.
     """
     wait, last = core.waiting.present(now), files.last or {}
-    seconds, rounds = files.recent_seconds, config.rounds
+    seconds, rounds = files.recent_seconds, core.schedule.rounds
     clock = core.round_clock
     there = {*clock.there}
     left = None if seconds is None or ended else seconds * max(rounds - files.completed, 0)
@@ -149,7 +149,7 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
         why=wait.why if wait else "",
         sits_out=core.entry.since is not None,
         drains=core.waiting.drains,
-        members={rank: clock[rank] if rank in there else None for rank in range(len(clock))},
+        members={rank: clock[rank] if rank in there else None for rank in clock.members},
         mixed=tuple(last.get("heard") or ()),
         missed=tuple(last.get("missed") or ()),
         checkpoint_seconds=None if files.saved_at is None else max(0.0, time.time() - files.saved_at),

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import NamedTuple, Protocol
 
 from dpeer.peer.core.wire import Frames
@@ -127,6 +127,9 @@ class Transport(Protocol):
         Raises:
             AddressError: this is no address.
         """
+
+    def admit(self, keys: Mapping[Identity, tuple[str, ...]]) -> None:
+        """Where keys are used, let in who has these public ones (hexadecimal) from now on, and dial them by these."""
 
     def drop(self, link: Link) -> None:
         """Give up a link for good; unsent messages are lost."""

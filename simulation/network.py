@@ -13,7 +13,7 @@ import itertools
 import math
 import random
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from dpeer.exceptions import AddressError
@@ -378,6 +378,9 @@ class FaultyTransport:
         self._dialled[dialled.link] = dialled
         self._try(dialled, 0.0)
         return dialled.link
+
+    def admit(self, keys: Mapping[Identity, tuple[str, ...]]) -> None:
+        """There are no keys."""
 
     def drop(self, link: Link) -> None:
         """Give a dialled link up."""

@@ -31,10 +31,11 @@ class Released:
 
 @dataclass(frozen=True)
 class Received:
-    """A neighbor's body of one round, and its bytes with its header."""
+    """A neighbor's body of one round, its bytes with its header, and what names the list of its round."""
 
     payload: Payload
     wire_bytes: int
+    uses: bytes = b""
 
 
 class Inbox:
@@ -42,9 +43,11 @@ class Inbox:
 
     A neighbor sends a round's body only once it knows that this peer has reached the round before. Memory is bounded
     by two bodies a neighbor, and the digests of a few more. The same digest again is the same body; another one of a
-    round is refused, for its sender has released that round twice.
+    round is refused, for its sender has released that round twice. A body of a round that its sender has begun with
+    another member list is as if it were not here.
 
     Args:
+        uses: What names the list with which this peer has begun a round; empty before that.
         different: Called with rank and round when another body of a round is refused; once for that rank and round.
 
     Attributes:
@@ -53,8 +56,13 @@ class Inbox:
             counted by these words.
     """
 
-    def __init__(self, different: Callable[[int, int], None] = lambda rank, number: None) -> None:
+    def __init__(
+        self,
+        different: Callable[[int, int], None] = lambda rank, number: None,
+        uses: Callable[[int], bytes] = lambda number: b"",
+    ) -> None:
         self.earliest = 0
+        self._uses = uses
         self.dropped: Counter[str] = Counter()
         self._different = different
         self._rounds: dict[int, dict[int, Received]] = {}
@@ -99,16 +107,22 @@ class Inbox:
 
     def has(self, rank: int, number: int) -> bool:
         """Whether round `number`'s body of this rank is here."""
-        return rank in self._rounds.get(number, {})
+        return rank in self._fitting(number)
 
     def take(self, number: int, ranks: Iterable[int]) -> dict[int, Received]:
         """Round `number`'s bodies of the ranks, as far as they are here, in rank order; from then on others are late.
 
         Bodies of the next round stay.
         """
-        here = self._rounds.pop(number, {})
+        here = self._fitting(number)
+        self._rounds.pop(number, None)
         self.earliest = number + 1
         return {rank: here[rank] for rank in sorted(ranks) if rank in here}
+
+    def _fitting(self, number: int) -> dict[int, Received]:
+        """The bodies of a round that this peer could mix."""
+        here, uses = self._rounds.get(number, {}), self._uses(number)
+        return {rank: body for rank, body in here.items() if body.uses in (b"", uses)} if uses else here
 
     def __len__(self) -> int:
         """The number of bodies here."""

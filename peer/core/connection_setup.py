@@ -12,10 +12,13 @@ from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.effects import Close, Effect
 from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.following import Following
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.limits import ASK_AGAIN, ASKED
+from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.membership import NOT_APPEARED, Membership, Neighbor, Status
+from dpeer.peer.core.presence import Presence
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
@@ -32,13 +35,11 @@ class ConnectionSetup:
     Args:
         round_clock: Its table travels in hellos.
         ledger_guard: Hears of how many rounds neighbors have got bodies of this peer.
-        note: Takes in a neighbor's round and table, at a clock time.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
         drop: Counts a message that came on a link and could not be used.
 
     Attributes:
         dialling: The links that this peer has dialled.
-        to_dial: The ranks that it dials.
         goodbye: That of this peer once it leaves: a neighbor that it meets on its way out hears it, too.
         effects: What is to be done; to be emptied by its reader.
     """
@@ -55,13 +56,14 @@ class ConnectionSetup:
         start: StartWait,
         handshake: Handshake,
         round_clock: RoundClock,
+        keeper: ListKeeper,
+        following: Following,
         ledger_guard: LedgerGuard,
-        note: Callable[[Neighbor, int, bytes, float], None],
+        presence: Presence,
         log: Callable[..., None],
         drop: Callable[[Link, ProtocolError], None],
     ) -> None:
         self.dialling = dialling
-        self.to_dial: frozenset[int] = frozenset()
         self.goodbye: wire.Goodbye | None = None
         self.effects: list[Effect] = []
         self._config = config
@@ -73,8 +75,9 @@ class ConnectionSetup:
         self._start = start
         self._handshake = handshake
         self._round_clock = round_clock
+        self._keeper, self._following = keeper, following
         self._ledger_guard = ledger_guard
-        self._note = note
+        self._presence = presence
         self._log = log
         self._drop = drop
         self._contenders: dict[int, tuple[Link, wire.Hello, float]] = {}
@@ -107,9 +110,10 @@ class ConnectionSetup:
             to = neighbor.rank if neighbor is not None else dialled.rank if dialled is not None else None
         clock, entry = self._round_clock, self._exchange.entry
         hello = self._handshake.hello(
-            self._members.current_round, reply=reply, presence=clock.table,
+            self._members.current_round, reply=reply, presence=clock.table, stamps=clock.stamps.table,
             enters=entry.enters, to=to,
         )  # fmt: skip
+        self._keeper.send(link)
         self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello))
         if self.goodbye is not None:
             self._send_queues[link].goodbye = wire.encode(self.goodbye)
@@ -125,6 +129,9 @@ class ConnectionSetup:
         if identity is not None and rank != identity:
             raise ProtocolError("wrong-rank", f"rank {identity}, by its key, speaks for rank {rank}")
         self.dialling.answered(link)
+        if not self.admits(rank):
+            self._keeper.heard(link, rank, hello.stamps)
+            raise ProtocolError("no-member", f"rank {rank} is no member by the lists that are known here")
         if self._is_second(link, rank) or (identity is None and self._contends(link, hello, now)):
             return
         if not hello.reply:
@@ -141,11 +148,17 @@ class ConnectionSetup:
         neighbor = self._members[rank]
         self._take_link(neighbor, link)
         self._ledger_guard.note(hello.released)
-        self._note(neighbor, hello.next_round, hello.presence, now)
+        self._presence.note(link, neighbor, hello.next_round, hello, now)
         if hello.running:
             self._start.shorten(now)
         self._welcome(neighbor, link, hello.next_round, now)
         neighbor.enters = hello.enters
+
+    def admits(self, rank: int) -> bool:
+        """Whether messages of a rank are taken: it is a member by a list that is of use here."""
+        if self._keeper.lists is None or rank in self._keeper.members:
+            return True
+        return any(rank in one.members for one in self._schedule.begun)
 
     def _crosses(self, link: Link, other: Link) -> bool:
         """Whether of two links of a pair each end has dialled one."""
@@ -331,6 +344,7 @@ class ConnectionSetup:
         """Forget the state of a link that is broken; returns the rank that has no other one now."""
         self._reassembly.forget(link)
         unfinished = self._send_queues.forget(link)
+        self._keeper.forget(link)
         dialled = self.dialling.get(link)
         if dialled is not None:
             dialled.unanswered = float("inf")
@@ -343,6 +357,13 @@ class ConnectionSetup:
     def give_up(self, rank: int) -> list[Effect]:
         """Give up the links that this peer has dialled to a rank: the transport dials it no more."""
         return [one for link, dialled in self.dialling.all() if dialled.rank == rank for one in self._give_up(link)]
+
+    def give_up_done(self) -> None:
+        """Once this peer has completed all rounds, dial none any more that is done: another run may listen there."""
+        if self._members.current_round >= self._schedule.rounds:
+            for one in self._members.every():
+                if self._members.is_done(one.rank):
+                    self.effects += self.give_up(one.rank)
 
     def _give_up(self, link: Link) -> list[Effect]:
         """Give up a link that this peer has dialled."""
@@ -359,7 +380,9 @@ class ConnectionSetup:
         effects: list[Effect] = []
         for link, one in self.dialling.all():
             neighbor = self._members[one.rank]
-            if not self._members.is_done(one.rank) and self.dialling.overdue(link, neighbor.heard_at, now):
+            if one.rank not in self._following.to_dial and not neighbor.near and self._may_go(neighbor):
+                effects += self._give_up(link)
+            elif not self._members.is_done(one.rank) and self.dialling.overdue(link, neighbor.heard_at, now):
                 self.part(link)
                 effects += [Close(link), *self.dialling.begin([one.rank])]
             elif one.unanswered is not None:
@@ -376,5 +399,10 @@ class ConnectionSetup:
 
     def _lost(self) -> list[int]:
         """The neighbors that are away and that this peer has to dial."""
-        away = [one for one in self._members.all() if one.link is None or one.status is Status.DEAD]
-        return [one.rank for one in away if one.rank in self.to_dial and not self._members.is_done(one.rank)]
+        some = [self._members[rank] for rank in sorted(self._following.to_dial)]
+        away = [one for one in some if one.link is None or one.status is Status.DEAD]
+        return [one.rank for one in away if not self._members.is_done(one.rank)]
+
+    def _may_go(self, neighbor: Neighbor) -> bool:
+        """Whether a link that this peer has dialled is of no use any more: a former member is told first that it is."""
+        return neighbor.status is Status.GONE or not self._keeper.has_to_tell(neighbor.rank)

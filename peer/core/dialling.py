@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from dpeer.peer.core.effects import Dial, Effect
-from dpeer.peer.transport import Link
+from dpeer.peer.transport import RELAY, Link
 
 _LONGEST = 60.0
 """Seconds between two attempts to dial a rank that stays silent, at most."""
@@ -23,12 +23,30 @@ class Dialled:
         patience: Seconds of silence after which the rank is dialled again.
         unanswered: Clock time at which the hello is repeated, because no answer has come since the link was
             established; infinity while it is not established; None once it was answered.
+        address: Where a member list said that the rank is; None for where it was at the start.
     """
 
     rank: int
     since: float
     patience: float
     unanswered: float | None = math.inf
+    address: str | None = None
+
+
+def dials(rank: int, other: int, addresses: Mapping[int, str]) -> bool:
+    """Whether of two neighbors this rank is the one that dials.
+
+    It does if the other one alone has an address; if both have one, the lower rank does. An address behind a relay
+    counts only where the other end has no direct one.
+    """
+    here, there = (_directness(addresses.get(one)) for one in (rank, other))
+    return there > here or (there == here > 0 and rank < other)
+
+
+def _directness(address: str | None) -> int:
+    if address is None:
+        return 0
+    return 1 if address.startswith(RELAY) else 2
 
 
 class Dialling:
@@ -40,10 +58,11 @@ class Dialling:
 
     Args:
         patience: Seconds of silence after which a rank is dialled again, the first time.
+        where: Where a member list says that a rank is; None where it was at the start.
     """
 
-    def __init__(self, patience: float) -> None:
-        self._patience = patience
+    def __init__(self, patience: float, where: Callable[[int], str | None] = lambda rank: None) -> None:
+        self._patience, self._where = patience, where
         self._links: dict[Link, Dialled] = {}
         self._waits: dict[int, float] = {}
         self._begun: set[int] = set()
@@ -55,12 +74,12 @@ class Dialling:
         """
         found = sorted({*ranks} - self._begun - {one.rank for one in self._links.values()})
         self._begun.update(found)
-        return [Dial(rank) for rank in found]
+        return [Dial(rank, self._where(rank)) for rank in found]
 
     def add(self, rank: int, link: Link, now: float) -> None:
         """Note that the rank is dialled on this link."""
         self._begun.discard(rank)
-        self._links[link] = Dialled(rank, now, self._waits.get(rank, self._patience))
+        self._links[link] = Dialled(rank, now, self._waits.get(rank, self._patience), address=self._where(rank))
 
     def get(self, link: Link) -> Dialled | None:
         """The link, if this peer has dialled it."""
@@ -86,6 +105,9 @@ class Dialling:
     def overdue(self, link: Link, heard_at: float, now: float) -> bool:
         """Whether the rank of this link, last heard at `heard_at`, is to be dialled anew; if so, forgets the link."""
         one = self._links[link]
+        if one.address != self._where(one.rank):
+            del self._links[link]
+            return True
         if now - max(one.since, heard_at) < one.patience:
             return False
         self._waits[one.rank] = min(2 * one.patience, max(_LONGEST, self._patience))

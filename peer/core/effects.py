@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dpeer.peer.core.bodies import Received
+from dpeer.peer.core.member_list import MemberList
+from dpeer.peer.core.member_lists import Stamp
 from dpeer.peer.transport import Link
 
 
@@ -18,6 +20,8 @@ class Dial:
     """Connect to the rank, and pass the link to `Core.dialled`."""
 
     rank: int
+    address: str | None = None
+    """Where a member list says that it is; None for where it was at the start."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,22 @@ class Write:
     """Write what `Core.outgoing` gives for the link, as long as it gives something and the link takes it."""
 
     link: Link
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Write both member lists, and pass the stamp to `Core.kept` once they are on disk."""
+
+    counts: MemberList
+    waits: MemberList | None
+    stamp: Stamp
+
+
+@dataclass(frozen=True)
+class Admit:
+    """Let in who has these public keys from now on, by rank."""
+
+    keys: Mapping[int, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -79,4 +99,4 @@ class Throttle:
     """A sender is over its rate limit: after several of these, nothing is to be read for a moment."""
 
 
-Effect = Dial | Close | Write | Deliver | Wake | Fail | LogEvent | Throttle
+Effect = Dial | Close | Write | Keep | Admit | Deliver | Wake | Fail | LogEvent | Throttle

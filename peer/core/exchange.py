@@ -91,7 +91,10 @@ class Exchange:
             return
         self._ledger_guard.releases(number)
         clock, self._first_release = self._round_clock, min(self._first_release, number)
-        message = wire.body(self._federation, self._rank, number, body.payload, body.digest, clock.table)
+        message = wire.body(
+            self._federation, self._rank, number, body.payload, body.digest, clock.table, clock.stamps.table,
+            self.schedule.uses(number),
+        )  # fmt: skip
         self.outbox.add(number, wire.encode(message), receivers)
         self.outbox.unsent[number].update(receivers)
         self.deliver()
@@ -143,10 +146,11 @@ class Exchange:
 
     def awaited(self, number: int, now: float) -> list[int]:
         """The ranks whose body of round `number` is not here and may still come."""
+        uses = self.schedule.uses(number)
         return [
             rank
             for rank in self.schedule.at(number).in_neighbors
-            if not self.inbox.has(rank, number) and self._members.awaited(rank, number, now)
+            if not self.inbox.knows(rank, number) and self._members.awaited(rank, number, now, uses)
         ]
 
     def unsettled(self, number: int, now: float) -> list[int]:
@@ -211,4 +215,6 @@ class Exchange:
             enters=self.entry.enters,
             got=self._send_queues[link].got,
             pace=self._send_queues[link].measured,
+            stamps=self._round_clock.stamps.table,
+            uses=self.schedule.uses(self._members.current_round),
         )

@@ -111,7 +111,7 @@ class Handshake:
         self._round_clock = round_clock
 
     def hello(
-        self, current_round: int, *, reply: bool, presence: bytes = b"", enters: int = 0,
+        self, current_round: int, *, reply: bool, presence: bytes = b"", stamps: bytes = b"", enters: int = 0,
         to: int | None = None,
     ) -> Hello:  # fmt: skip
         """This peer's hello while it works on round `current_round`, to a rank; other arguments as its fields."""
@@ -123,6 +123,7 @@ class Handshake:
             manifest=dict(self._learner.manifest),
             digest=self._learner.digest,
             presence=presence,
+            stamps=stamps,
             running=self.start is not None and current_round >= self.start + 2,
             enters=enters,
             released=0 if to is None or to not in self._members else self._members[to].released,
@@ -159,7 +160,7 @@ class Handshake:
         It does only before the first round, and only if the rank is one of the federation. Once neighbors train
         together, a peer that comes with other settings is turned away; strangers always are.
         """
-        one_of_us = dialled is not None or rank < len(self._round_clock)
+        one_of_us = dialled is not None or rank in self._round_clock.members
         trains_with_us = rank in self._members and self._members[rank].status is not Status.UNSEEN
         return one_of_us and not trains_with_us and bool(self._members.missing())
 

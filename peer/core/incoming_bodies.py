@@ -102,7 +102,7 @@ class IncomingBodies:
         """A body came whole, or the header of one whose chunks follow."""
         self._connection_setup.heard(neighbor, message.round, now)
         if message.buffers is not None:
-            self._put(message, Received(frames[1:], wire.size(frames)), now)
+            self._put(message, Received(frames[1:], wire.size(frames), message.uses), now)
             return
         wanted = self._inbox.wants(message)
         earlier = self._reassembly.get(link)
@@ -126,7 +126,7 @@ class IncomingBodies:
             return
         self.receive_time.end(link, now)
         if arriving.wanted:
-            self._put(arriving.body, Received(arriving.payload, arriving.wire_bytes), now)
+            self._put(arriving.body, Received(arriving.payload, arriving.wire_bytes, arriving.body.uses), now)
         self._measure(link, *arriving.pace)
 
     def _put(self, body: wire.Body, received: Received, now: float) -> None:

@@ -15,18 +15,16 @@ class LedgerGuard:
     Afterwards it is a warning, since any member may write rounds into its tables, and so would end a peer that trains.
 
     Args:
-        slack: How many rounds past a quorum a peer may begin.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
 
     Attributes:
         has_sent: Whether a body that this process has released has left.
     """
 
-    def __init__(self, config: PeerConfig, round_clock: RoundClock, slack: int, log: Callable[..., None]) -> None:
+    def __init__(self, config: PeerConfig, round_clock: RoundClock, log: Callable[..., None]) -> None:
         self.has_sent = False
         self._config = config
         self._round_clock = round_clock
-        self._slack = slack
         self._log = log
         self._released = 0
         self._own = 0 if config.counted is None else config.counted.releases
@@ -52,7 +50,7 @@ class LedgerGuard:
             return None
         own = max(counted.rounds, clock[self._config.rank])
         claimed = max(clock.remembered, self._released)
-        most = min(clock.quorum_with(claimed) + self._slack + 1, clock.rounds)
+        most = min(clock.quorum_with(claimed) + clock.slack + 1, clock.rounds)
         completed = min(clock.remembered, most) > own
         if not completed and min(self._released, most) <= self._own:
             return None

@@ -16,7 +16,7 @@ class Limits:
     """The limits of one message."""
 
     header_bytes: int = 2**20 + 2**10
-    """A hello carries the manifest: about 60 bytes a parameter tensor."""
+    """A hello carries the manifest: about 60 bytes a parameter tensor. Two member lists together fit, too."""
     small_header_bytes: int = 2**16
     """Every other header."""
     payload_bytes: int = 0

@@ -21,10 +21,10 @@ from dpeer.exceptions import DpeerError
 _DOMAIN = b"dpeer member list 1\n"
 """What is signed begins with it, so that no signature of another document fits."""
 
-MOST_BYTES = 2**20
-"""The most bytes of a document: some two thousand members."""
+MOST_BYTES = 2**19
+"""The most bytes of a document: some two thousand members. Two of them are one message."""
 
-_MOST_RANKS = 2**16
+_MOST_RANKS = 2**16 - 1
 _MOST_ROUNDS = 2**31 - 1
 _DIGITS = set("0123456789abcdef")
 
@@ -135,10 +135,15 @@ class MemberList:
         """The lowest rank that none has ever had."""
         return max((*self.members, *self.former), default=-1) + 1
 
-    def encode(self) -> bytes:
-        """The document, as it lies on disk and travels."""
+    @property
+    def document(self) -> dict[str, Any]:
+        """The document, as plain JSON values."""
         signatures = {operator: self.signatures[operator].hex() for operator in sorted(self.signatures)}
-        return _packed(self._content() | {"signatures": signatures})
+        return self._content() | {"signatures": signatures}
+
+    def encode(self) -> bytes:
+        """The document, as it travels."""
+        return _packed(self.document)
 
     def signed(self, secret: Ed25519PrivateKey) -> MemberList:
         """The list with this operator's signature, too."""

@@ -7,7 +7,8 @@ docs/design.md, which prints the table of transitions.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -73,6 +74,10 @@ class Neighbor:
             round and reached the one before this peer's current one; else empty.
         overdue_in: That round.
         replaced: How often it has connected anew although its earlier connection was there.
+        near: Whether the graphs that are in use have an edge to it. Others are members that were dialled, or that are
+            neighbors by a list that does not count yet.
+        uses: What names the member list with which it began its current round; empty if that is not known.
+        expected_until: Clock time until which one that a list has made a neighbor is waited for; infinity for others.
         bytes_sent: Bytes of messages to it, by this process.
         bytes_received: Bytes of its messages.
     """
@@ -95,6 +100,9 @@ class Neighbor:
     overdue: str = ""
     overdue_in: int = -1
     replaced: int = 0
+    near: bool = True
+    uses: bytes = b""
+    expected_until: float = math.inf
     bytes_sent: int = 0
     bytes_received: int = 0
 
@@ -144,6 +152,37 @@ class Membership:
         """Every neighbor, by rank; not to be changed."""
         return self._all
 
+    def every(self) -> list[Neighbor]:
+        """Every neighbor, and the other members to which there is a link, by rank."""
+        if len(self._all) == len(self._neighbors):
+            return self._all
+        return [one for one in self._neighbors.values() if one.near or one.link is not None]
+
+    def follow(self, near: Collection[int], members: Iterable[int], completed: Mapping[int, int | None]) -> None:
+        """Another list is in use: these are the neighbors now, among these members.
+
+        One that has been there is waited for until it has been dialled, or has dialled, and one that has not is none
+        that rounds wait for.
+
+        Args:
+            near: The neighbors.
+            members: All whom this peer knows and may link with.
+            completed: Rounds that a new neighbor has completed; None for one that has not been there.
+        """
+        now = self._last_tick
+        for rank in [*near, *members]:
+            if rank not in self._neighbors:
+                self._neighbors[rank] = Neighbor(rank, near=False)
+        for rank, one in self._neighbors.items():
+            if rank in near and not one.near and one.status is Status.UNSEEN and now is not None:
+                there = completed.get(rank)
+                one.current_round, one.expected_until = there or 0, now + self._config.dead_after
+                if there is None:
+                    self.give_up(rank)
+            one.near = rank in near
+        self._neighbors = dict(sorted(self._neighbors.items()))
+        self._all = [one for one in self._neighbors.values() if one.near]
+
     def missing(self) -> list[int]:
         """Ranks that have not completed a handshake, cannot take part, or have left before the end of their run."""
         return [
@@ -188,7 +227,7 @@ class Membership:
         neighbor.mentioned = max(number - 1, -1)
         neighbor.trouble, neighbor.enters = "", 0
         # It may be a process that was restarted and has lost rounds: its hello counts, not its past.
-        neighbor.current_round = number
+        neighbor.current_round, neighbor.uses = number, b""
         self._reached(neighbor, number)
         return away
 
@@ -233,7 +272,9 @@ class Membership:
         stall = 0.0 if self._last_tick is None else now - self._last_tick - self._config.heartbeat
         self._last_tick = now
         died = []
-        for neighbor in self.all():
+        for neighbor in self.every():
+            if neighbor.status is Status.UNSEEN and now >= neighbor.expected_until:
+                self.give_up(neighbor.rank)
             if neighbor.status not in (Status.ALIVE, Status.SUSPECT):
                 continue
             if stall > self._config.suspect_after / 2:
@@ -306,9 +347,14 @@ class Membership:
             return True
         return not self.passed(neighbor.current_round)
 
-    def awaited(self, rank: int, number: int, now: float) -> bool:
-        """Whether round `number`'s body of this rank, which is not here yet, may still come and is waited for."""
+    def awaited(self, rank: int, number: int, now: float, uses: bytes = b"") -> bool:
+        """Whether round `number`'s body of this rank, which is not here yet, may still come and is waited for.
+
+        One that has begun the round with another list than `uses` is not: it may have no edge here.
+        """
         neighbor = self._neighbors[rank]
+        if uses and neighbor.current_round == number and neighbor.uses not in (b"", uses):
+            return False
         may_come = neighbor.status is Status.GONE or neighbor.mentioned <= number
         return may_come and self.waited_for(rank, number, now)
 

@@ -82,6 +82,7 @@ class NeighborReports:
         why = {
             "stopped": "was stopped: rounds go on without it; to resume all together, stop this peer within "
             f"{self._stop_grace:g} s, too",
+            "left": "is a member no more, and has left with its model",
             "isolated": "was cut off from a quorum, and has ended: rounds go on without it",
             "failed": "failed: its own log.jsonl says why; rounds that have begun go on without it",
         }[reason]

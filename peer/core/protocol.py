@@ -7,6 +7,7 @@ driver does them over a `Transport`. So a peer's behavior is a function of its e
     core.connected, disconnected, receive           events of a link
     core.tick                                       time passes; `next_tick` is when it matters
     core.meet, begin, train, pause, release, collect, settle, linger, leave     wishes of the round loop
+    core.hand, kept                                 member lists from an operator, and on disk
     core.outgoing, taken                            messages to be written on a link
 
 docs/design.md has a picture of a neighbor's states and the purpose of each message.
@@ -14,13 +15,15 @@ docs/design.md has a picture of a neighbor's states and the purpose of each mess
 
 from __future__ import annotations
 
-import math
 import traceback
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import limits, wire
+from dpeer.peer.core.arrivals import Arrivals
 from dpeer.peer.core.bodies import Inbox, Released
 from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.connection_setup import ConnectionSetup
@@ -28,28 +31,31 @@ from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.effects import Effect, LogEvent, Throttle, Write
 from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.following import Following
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.incoming_bodies import IncomingBodies
 from dpeer.peer.core.lateness import Lateness
 from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.limits import RateLimiter, sender_of
+from dpeer.peer.core.list_keeper import ListKeeper
+from dpeer.peer.core.member_list import MemberList
+from dpeer.peer.core.member_lists import Stamp
 from dpeer.peer.core.membership import Membership, Neighbor, Status
 from dpeer.peer.core.neighbor_reports import NeighborReports
-from dpeer.peer.core.returner import Entry
+from dpeer.peer.core.presence import Presence
+from dpeer.peer.core.returner import CatchUp, Entry
 from dpeer.peer.core.round_budget import RoundBudget, RoundLimit
-from dpeer.peer.core.round_clock import RoundClock
+from dpeer.peer.core.round_clock import Quorum, RoundClock
 from dpeer.peer.core.round_deadline import TransferProgress
-from dpeer.peer.core.schedule import Schedule, apart
+from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
 from dpeer.peer.core.waiting import Waiting
 from dpeer.peer.core.wire import Frames, Goodbyes
 from dpeer.peer.learner import Learner
 from dpeer.peer.transport import Link
-from dpeer.topology import Graphs, temporal_diameter
+from dpeer.topology import Graphs
 
-_BATCH = 0.01
-"""Seconds for each neighbor between two messages that pass on arrivals, before the first round: a hundred a second
-in all."""
+_NONE: Mapping[int, str] = MappingProxyType({})
 
 
 class Core:
@@ -65,9 +71,11 @@ class Core:
 
     Attributes:
         members: The neighbors: which are there, and in which round.
+        lists: The member lists.
         round_clock: How many rounds each rank of the federation has completed, as far as is known.
         exchange: The bodies.
         entry: This peer's way back to the others, if it was left behind.
+        catch_up: Begins its rounds.
         connection_setup: The ranks at the ends of the links.
         schedule: The neighbors of each round.
         waiting: The round loop's wait.
@@ -78,28 +86,40 @@ class Core:
     """
 
     def __init__(self, config: PeerConfig, learner: Learner, topology: Graphs, chunk_bytes: int | None) -> None:
-        alone = config.liveness.heartbeat == 0  # no peer can be cut off
-        self.round_clock = RoundClock(config.rank, topology.size, config.rounds, "any" if alone else config.quorum)
-        self.round_clock.silent = alone
-        neighbors = topology.connections(config.rank, config.rounds)
-        if not alone:
-            self.round_clock.unreachable = apart(topology, config.rank, config.rounds)
-        self.members = Membership(neighbors, config.liveness, self.round_clock.passed)
+        self._alone = config.liveness.heartbeat == 0  # no peer can be cut off
+        quorum: Quorum = "any" if self._alone else config.quorum
+        self.round_clock = RoundClock(config.rank, topology.size, config.rounds, quorum, grows=config.lists is not None)
+        self.round_clock.silent = self._alone
+        self.send_queues = SendQueues(chunk_bytes)
+        self.lists = ListKeeper(
+            config,
+            topology,
+            self.round_clock.stamps,
+            self.send_queues,
+            lambda: self._following.follow(),
+            lambda: self.members.current_round,
+            self._log_free,
+        )
+        used = self.lists.used
+        if not self._alone:
+            self.round_clock.unreachable = used.apart(config.rank)
+        self.members = Membership(used.connections(config.rank), config.liveness, self.round_clock.passed)
         self.drops = DropCounter(self._log_free)
-        self._config = config
-        self.schedule = Schedule(topology, config.rank, config.rounds)
+        self._config, self.rank = config, config.rank
+        self.schedule = Schedule(used, config.rank)
+        self._following = Following(
+            config.rank, self.lists, self.round_clock, self.schedule, self.members, alone=self._alone
+        )
         self.handshake = Handshake(config, learner, self.members, self.round_clock)
         self._federation = wire.federation_id(config.fingerprint)
         self._most = chunk_bytes
-        self.send_queues = SendQueues(chunk_bytes)
-        dialling = Dialling(max(config.liveness.dead_after, 1.0))
+        dialling = Dialling(max(config.liveness.dead_after, 1.0), self.lists.address)
         self._reports = NeighborReports(self.members, dialling, self.drops, config.liveness.stop_grace, self._log)
-        inbox = Inbox(self._reports.second_body)
+        inbox = Inbox(self._reports.second_body, self.schedule.uses)
         self.entry = Entry(
             self.schedule, self.members, inbox, shares=learner.payload_bytes > 0, earliest=config.rounds_released
         )
-        slack = 0 if alone or not neighbors else temporal_diameter(topology, config.rounds)
-        ledger_guard = LedgerGuard(config, self.round_clock, slack, self._log)
+        ledger_guard = LedgerGuard(config, self.round_clock, self._log)
         self.exchange = Exchange(
             config.rank, self._federation, self.schedule, self.members, self.send_queues, self.round_clock, self.entry,
             inbox, ledger_guard,
@@ -110,31 +130,51 @@ class Core:
         self._hearing: float | None = None
         self._transfers = TransferProgress(self.members, self.reassembly, self.send_queues, config.liveness.dead_after)
         self.waiting = Waiting(
-            config, self.members, self.exchange, self.round_clock, ledger_guard, slack, self._transfers, self._log
+            config, self.members, self.exchange, self.round_clock, self.lists, ledger_guard, self._transfers, self._log
+        )
+        self.catch_up = CatchUp(
+            self.entry, lambda: self.exchange.send_heartbeats(one.rank for one in self.members.every()), self._log
+        )
+        self.presence = Presence(
+            self.members, self.exchange, self.round_clock, self.lists, self.waiting, beats=not self._alone
         )
         self.connection_setup = ConnectionSetup(
             config, self.members, dialling, self.schedule, self.send_queues, self.exchange, self.reassembly,
-            self.waiting.start, self.handshake, self.round_clock, ledger_guard, self.note, self._log, self._drop,
+            self.waiting.start, self.handshake, self.round_clock, self.lists, self._following, ledger_guard,
+            self.presence, self._log, self._drop,
         )  # fmt: skip
         self.round_budget = RoundBudget(config.round_seconds)
         self.incoming_bodies = IncomingBodies(
             config, self._limits, chunk_bytes, self.members, self.exchange, self.reassembly, self.send_queues,
-            self.connection_setup, self.round_budget, self._tokens, lambda: self._effects.append(Throttle()),
+            self.connection_setup, self.round_budget, self._tokens, self._throttle,
+        )  # fmt: skip
+        self._arrivals = Arrivals(
+            config, self._limits, self._tokens, self.members, self.round_clock, self.lists, self.exchange,
+            self.send_queues, self.reassembly, self._transfers, self.connection_setup, self.incoming_bodies,
+            self.presence, self.drops, self._reports, self._throttle,
         )  # fmt: skip
         self._beat_at: float | None = None
-        self._spread_at, self._spread_again = math.inf, 0.0
         self.lateness = Lateness(self.schedule, self.members, self._log)
         self._effects: list[Effect] = []
 
     # -- the start, and events of links ------------------------------------------------------------------------
 
-    def open(self, dialled: list[int], number: int, now: float) -> list[Effect]:
-        """Begin: dial these neighbors; `number` is the first round that will be run."""
+    def open(self, dialled: list[int], number: int, now: float, addresses: Mapping[int, str] = _NONE) -> list[Effect]:
+        """Begin: dial these neighbors; `number` is the first round that will be run.
+
+        Args:
+            dialled: The ranks.
+            number: The round.
+            now: The clock time.
+            addresses: Where each rank is that can be dialled, as far as no member list says.
+        """
+        if number == 0 and self.lists.comes_anew:
+            self.entry.begin_anew()
         self.members.current_round = self.handshake.start = number
         self.round_clock.reached(self._config.rank, number)
         self.exchange.inbox.open(number)
-        self.connection_setup.to_dial = frozenset(dialled)
-        self._effects += self.connection_setup.dialling.begin(dialled)
+        self._following.open(dialled, addresses)
+        self._effects += self.connection_setup.dialling.begin(self._following.to_dial)
         if self._config.liveness.heartbeat > 0:
             self._beat_at = now
         return self.look(now)
@@ -163,7 +203,7 @@ class Core:
         """A message came; where keys are used, `identity` is the rank that has proved to be at the other end."""
         self._hearing = now
         try:
-            self._handle(link, frames, now, identity)
+            self._arrivals.handle(link, frames, now, identity)
         except Exception as error:  # one bad message must never end the peer
             self._drop_unhandled(link, error, identity)
         self._hearing = None
@@ -211,8 +251,10 @@ class Core:
         self.lateness.begin_training(number)
         return self.round_budget.begin(number, now)
 
-    def enter(self, now: float) -> list[Effect]:
-        """The next round, which nothing holds up, begins now."""
+    def enter(self, number: int, now: float) -> list[Effect]:
+        """Round `number`, which nothing holds up, begins now, with the list that counts."""
+        self.schedule.begin(number)
+        self._following.link()
         self.waiting.begun_at, self.exchange.paused = now, False
         return self.look(now)
 
@@ -245,8 +287,8 @@ class Core:
         self.members.current_round = self.schedule.rounds
         self.round_clock.reached(self._config.rank, self.schedule.rounds)
         self.exchange.outbox.reach(self.schedule.rounds)
-        self._give_up_done()
-        self.exchange.send_heartbeats(one.rank for one in self.members.all())
+        self.connection_setup.give_up_done()
+        self.exchange.send_heartbeats(one.rank for one in self.members.every())
         self.waiting.linger(now)
         return self.look(now)
 
@@ -277,7 +319,7 @@ class Core:
             back_within=back_within if reason == "stopped" else 0,
         )  # fmt: skip
         self.connection_setup.goodbye = goodbye
-        for neighbor in self.members.all():
+        for neighbor in self.members.every():
             if neighbor.link is not None and neighbor.status is not Status.GONE:
                 self.send_queues[neighbor.link].goodbye = wire.encode(goodbye)
         # A neighbor may have taken this peer's hello, and its answer may be on its way.
@@ -319,120 +361,9 @@ class Core:
     @property
     def written(self) -> bool:
         """Whether nothing waits to be written to a neighbor that is there, or may be."""
-        links = [one.link for one in self.members.all() if one.link is not None]
+        links = [one.link for one in self.members.every() if one.link is not None]
         send_queues = (self.send_queues.get(link) for link in [*links, *self.connection_setup.unanswered()])
         return all(queue is None or queue.empty for queue in send_queues)
-
-    # -- arrivals ----------------------------------------------------------------------------------------------
-
-    def _handle(self, link: Link, frames: Frames, now: float, identity: int | None) -> None:
-        if self._config.authenticated and identity is None:
-            raise ProtocolError("stranger", "it has not proved its rank")
-        neighbor = self.members.by_link(link)
-        if neighbor is None and self.drops.muted(link, now):
-            raise ProtocolError("muted", "the sender has sent too much that was of no use")
-        self._charge(link, neighbor, frames, now)
-        if neighbor is not None:
-            neighbor.bytes_received += wire.size(frames)
-        if wire.is_probe(frames):
-            self.connection_setup.on_probe(link, now)
-            return
-        message = wire.decode(frames, self._limits)
-        match message:
-            case wire.Chunk():
-                if neighbor is None:
-                    raise self.connection_setup.stranger(link, "a chunk of a body", now)
-                self.incoming_bodies.take_chunk(link, neighbor, message, now)
-            case wire.Hello():
-                if neighbor is not None and not self._tokens.spend(sender_of(neighbor.rank), limits.HELLO_AGAIN, now):
-                    raise self._too_many(neighbor, now)
-                self.connection_setup.take(link, message, now, identity)
-            case wire.Refusal():
-                self.connection_setup.on_refusal(link, message, now)
-            case wire.Unknown():
-                self.connection_setup.on_unknown(link, neighbor, message, now)
-            case _:
-                if neighbor is None:
-                    raise self.connection_setup.stranger(link, f"a {message.kind}", now)
-                if message.rank != neighbor.rank:
-                    raise ProtocolError("wrong-rank", f"rank {neighbor.rank} speaks for rank {message.rank}")
-                if message.federation != self._federation:
-                    raise ProtocolError("other-federation", "its messages are of another federation")
-                if isinstance(message, wire.Body | wire.Heartbeat) and message.round > self.round_clock.rounds:
-                    raise ProtocolError("malformed", f"round {message.round} of {self.round_clock.rounds}")
-                self._on_message(link, neighbor, message, frames, now)
-
-    def _charge(self, link: Link, neighbor: Neighbor | None, frames: Frames, now: float) -> None:
-        """Let the sender pay for a message. A small one that it cannot pay is late, and a large one is dropped."""
-        if not self._tokens.spend(link if neighbor is None else sender_of(neighbor.rank), wire.cost(frames), now):
-            self._effects.append(Throttle())
-            if wire.cost(frames) > 1:
-                raise self._too_many(neighbor, now)
-
-    def _too_many(self, neighbor: Neighbor | None, now: float) -> ProtocolError:
-        if neighbor is not None:
-            self.connection_setup.heard(neighbor, neighbor.mentioned, now)  # any message is a sign of life
-        return ProtocolError("too-many", "the sender has sent more than a peer ever needs to")
-
-    def _on_message(
-        self, link: Link, neighbor: Neighbor, message: wire.Body | wire.Heartbeat | wire.Goodbye, frames: Frames,
-        now: float,
-    ) -> None:  # fmt: skip
-        if isinstance(message, wire.Body | wire.Heartbeat):
-            self.note(neighbor, message.round, message.presence, now)
-            neighbor.paused, neighbor.enters = False, 0
-        match message:
-            case wire.Body():
-                neighbor.released = max(neighbor.released, message.round + 1)
-                self.incoming_bodies.take_body(link, neighbor, message, frames, now)
-            case wire.Heartbeat():
-                if message.round > neighbor.mentioned:  # at most once a round
-                    self._tokens.earn(sender_of(neighbor.rank), 1)
-                self.connection_setup.heard(neighbor, message.round, now)
-                self.send_queues.pace(link, message.pace)
-                self._transfers.acknowledged(neighbor.rank, message.got, now)
-                neighbor.paused, neighbor.enters = message.paused, message.enters
-                if neighbor.paused and self.round_clock.adds_to(message.presence):
-                    self.exchange.send_heartbeats([neighbor.rank])
-            case wire.Goodbye():
-                self._on_goodbye(neighbor, message.reason, now, message.back_within)
-
-    def note(self, neighbor: Neighbor, number: int, table: bytes, now: float) -> None:
-        """Take in the rounds that a neighbor and others have completed; pass news on to those that pause."""
-        news = self.round_clock.merge(table)
-        news |= self.round_clock.reached(neighbor.rank, number)
-        if news:
-            self.waiting.news(now)
-            self.exchange.send_heartbeats(one.rank for one in self.members.all() if one.paused)
-            if not self.waiting.start.began and self._beat_at is not None:
-                self._spread_at = min(self._spread_at, max(now, self._spread_again))
-
-    def _spread(self, now: float) -> None:
-        """Pass on arrivals, not with the next heartbeat only: the start waits for it on each hop."""
-        if now < self._spread_at:
-            return
-        ranks = [one.rank for one in self.members.all()]
-        self._spread_at, self._spread_again = math.inf, now + _BATCH * len(ranks)
-        if not self.waiting.start.began:
-            self.exchange.send_heartbeats(ranks)
-
-    def _on_goodbye(self, neighbor: Neighbor, reason: Goodbyes, now: float, back_within: int) -> None:
-        if neighbor.status is Status.GONE:
-            return
-        self.members.goodbye(neighbor, reason, now, back_within)
-        self.reassembly.forget(neighbor.link)
-        if reason == "done":
-            neighbor.current_round = max(neighbor.current_round, self.round_clock.rounds)
-            self._give_up_done()
-        else:
-            self._reports.left(neighbor.rank, reason, back_within)
-
-    def _give_up_done(self) -> None:
-        """Once this peer has completed all rounds, dial none any more that is done: another run may listen there."""
-        if self.members.current_round >= self.schedule.rounds:
-            for one in self.members.all():
-                if self.members.is_done(one.rank):
-                    self._effects += self.connection_setup.give_up(one.rank)
 
     def _drop_unhandled(self, link: Link, error: Exception, identity: int | None = None) -> None:
         """Drop and count a message that cannot be handled, for this reason."""
@@ -449,28 +380,46 @@ class Core:
         else:
             self.drops.count(neighbor.rank, error)
 
+    def _throttle(self) -> None:
+        self._effects.append(Throttle())
+
     # -- time passes -------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> list[Effect]:
         """Let time pass."""
         self.connection_setup.refuse_contenders(now)
-        self._spread(now)
+        self.presence.spread(now)
         if self._beat_at is not None and now >= self._beat_at:
             self._beat_at = now + self._config.liveness.heartbeat
             for dead in self.members.tick(now):
                 self._on_death(dead)
+            self._following.dial_all(self.waiting.is_stuck(now))
             self._effects += self.connection_setup.tend(now)
-            self.exchange.send_heartbeats(one.rank for one in self.members.all())
+            self.exchange.send_heartbeats(one.rank for one in self.members.every())
         return self.look(now)
 
     def next_tick(self, now: float) -> float:
         """The clock time at which `tick` has to be called, unless something happens before; infinity for never."""
         beat = float("inf") if self._beat_at is None else self._beat_at
-        return min(beat, self._spread_at, self.waiting.next_look(now), self.connection_setup.next_refusal())
+        return min(beat, self.presence.spread_at, self.waiting.next_look(now), self.connection_setup.next_refusal())
 
     def _on_death(self, dead: Neighbor) -> None:
         self._reports.died(dead, self.members.current_round, began=self.waiting.start.began)
         self.exchange.parted(dead.rank, self.send_queues.begin_anew(dead.link))
+
+    # -- member lists ------------------------------------------------------------------------------------------
+
+    def hand(self, one: MemberList, now: float) -> tuple[str | None, list[Effect]]:
+        """An operator hands over a list; returns why it is not taken, None if it is, and what is to be done."""
+        why = self.lists.hand(one)
+        return why, self.look(now)
+
+    def kept(self, stamp: Stamp, now: float) -> list[Effect]:
+        """The lists with this stamp are on disk."""
+        self.lists.kept(stamp)
+        self.lists.review()
+        self.exchange.send_heartbeats(one.rank for one in self.members.every())
+        return self.look(now)
 
     # -- effects -----------------------------------------------------------------------------------------------
 
@@ -488,9 +437,10 @@ class Core:
         self.exchange.deliver()
         self.lateness.look()
         self._effects += self.waiting.look(now)
-        if self.connection_setup.effects:
-            self._effects += self.connection_setup.effects
-            self.connection_setup.effects.clear()
+        for part in (self.lists, self._following, self.connection_setup):
+            if part.effects:
+                self._effects += part.effects
+                part.effects.clear()
         if self.send_queues.fresh:
             self._effects += map(Write, self.send_queues.fresh)
             self.send_queues.fresh.clear()

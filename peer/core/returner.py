@@ -10,12 +10,14 @@ neighbor that hears of it late waits in whatever round it is, until a later entr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from dpeer.peer.core.bodies import Inbox
 from dpeer.peer.core.membership import Membership, Neighbor
 from dpeer.peer.core.schedule import Schedule
+
+_WENT_ON = "the others went on without this peer (was it asleep, cut off or restarted?)"
 
 
 class Entry:
@@ -68,6 +70,10 @@ class Entry:
         self._arrived = self._past(number) <= self._is_last(number)
         self.enters = self._entry(number)
         return True
+
+    def begin_anew(self) -> None:
+        """Begin as a returner: the others have trained without this peer, which has nothing that it could give."""
+        self.since, self._adopts = 0, self._shares
 
     def adopt(self, number: int) -> None:
         """Note that this peer's body is the mean of its neighbors' of round `number`."""
@@ -162,3 +168,44 @@ class Entry:
     def _running(self, some: list[Neighbor]) -> list[Neighbor]:
         """Those that are there and have rounds left; else all."""
         return [one for one in some if one.current_round < self._schedule.rounds and not one.away] or some
+
+
+class CatchUp:
+    """Begins rounds of a returner, and says so: in the log, and to all peers.
+
+    Args:
+        entry: The way back.
+        tell_all: Sends every peer a heartbeat.
+        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
+
+    Attributes:
+        left_behind: How many rounds this peer has sat out because the others had gone past them.
+    """
+
+    def __init__(self, entry: Entry, tell_all: Callable[[], None], log: Callable[..., None]) -> None:
+        self.left_behind = 0
+        self._entry = entry
+        self._tell_all, self._log = tell_all, log
+
+    def behind(self, number: int) -> bool:
+        """Whether the others have gone past round `number` without this peer; logs it, and announces the entry."""
+        since, announced = self._entry.since, self._entry.enters
+        found = self._entry.behind(number)
+        if self._entry.enters not in (0, announced):
+            self._tell_all()
+        if found:
+            self.left_behind += 1
+            if since is None:
+                self._log(
+                    "warning", "left-behind",
+                    f"{_WENT_ON}: from round {number + 1} on it neither trains nor sends until it has caught up",
+                    round=number,
+                )  # fmt: skip
+        elif since is not None:
+            rounds = "round" if number == since + 1 else f"rounds {since + 1} to"
+            body = "the mean of its neighbors' bodies" if self._entry.adopted == number - 1 else "its own body"
+            self._log(
+                "info", "caught-up", f"sat out {rounds} {number}, and goes on with the others, with {body}",
+                round=number,
+            )  # fmt: skip
+        return found

@@ -9,12 +9,13 @@ make it wrong, and no timer enters it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 import numpy as np
 
 from dpeer.exceptions import ProtocolError
+from dpeer.peer.core.stamps import Stamps
 
 Quorum = Literal["majority", "any"] | int
 
@@ -32,16 +33,19 @@ class RoundClock:
 
     Args:
         rank: The peer.
-        size: How many ranks the federation has.
+        size: How many ranks the federation has: its members, until `use` says which they are.
         rounds: How many rounds the run has.
-        quorum: "majority": more than half of all ranks, or exactly half with the lowest rank that has not completed all
-            rounds. "any": every peer by itself is one. A number: so many ranks, which are also enough to start.
+        quorum: "majority": more than half of the members, or exactly half with the lowest rank that has not completed
+            all rounds. "any": every peer by itself is one. A number: so many ranks, which are also enough to start.
+        grows: Whether others may know of more ranks or rounds than this peer: then what it does not know of is left
+            out of their tables, else such a table is malformed.
 
     Attributes:
         quorum: The most rounds that a quorum is known to have completed.
+        rounds: As given, or as the members' list has them.
     """
 
-    def __init__(self, rank: int, size: int, rounds: int, quorum: Quorum = "majority") -> None:
+    def __init__(self, rank: int, size: int, rounds: int, quorum: Quorum = "majority", *, grows: bool = False) -> None:
         self.silent = False
         """Whether its messages carry zeros: peers of one process cannot be cut off, and timing shows in no byte."""
         self.unreachable: Collection[int] = ()
@@ -50,7 +54,13 @@ class RoundClock:
         """The most rounds that others know of this rank, whatever it knows itself."""
         self._rank = rank
         self.rounds = rounds
-        self._completed = np.full(size, _ABSENT, _ENTRY)
+        self._grows = grows
+        self._members = np.arange(size)
+        self._completed = np.full(max(size, rank + 1), _ABSENT, _ENTRY)
+        self.stamps = Stamps(rank)
+        """Beside the rounds, which member lists each rank has on disk."""
+        self.slack = 0
+        """How many rounds more than a quorum a peer may have completed when it begins another one."""
         self._any = quorum == "any"
         self._least = quorum if isinstance(quorum, int) else None
         self.quorum = self.find_quorum()
@@ -60,30 +70,46 @@ class RoundClock:
         """All entries by rank, as they travel: signed, four bytes each, the lowest first."""
         return bytes(self._completed.nbytes) if self.silent else self._completed.tobytes()
 
+    def use(self, members: Iterable[int], rounds: int, slack: int) -> None:
+        """Count over these ranks from now on, in a run of so many rounds."""
+        self._members, self.rounds, self.slack = np.array(sorted(members)), rounds, slack
+        self.know(int(self._members[-1]) + 1)
+        self._update()
+
+    def know(self, size: int) -> None:
+        """Keep entries of all ranks below this one."""
+        if (more := size - len(self._completed)) > 0:
+            self._completed = np.append(self._completed, np.full(more, _ABSENT, _ENTRY))
+
     def __getitem__(self, rank: int) -> int:
         """Rounds that the rank has completed, at least."""
-        return max(0, int(self._completed[rank]))
+        return max(0, int(self._completed[rank])) if rank < len(self._completed) else 0
+
+    @property
+    def members(self) -> list[int]:
+        """The ranks that count."""
+        return [int(rank) for rank in self._members]
 
     @property
     def there(self) -> list[int]:
-        """The ranks that have been there, whether they still are or not."""
-        return [int(rank) for rank in np.flatnonzero(self._completed > _ABSENT)]
+        """The members that have been there, whether they still are or not."""
+        return [rank for rank in self.members if self._completed[rank] > _ABSENT]
 
     @property
     def absent(self) -> list[int]:
-        """The ranks that have never been there, as far as is known."""
-        return [int(rank) for rank in np.flatnonzero(self._completed == _ABSENT)]
+        """The members that have never been there, as far as is known."""
+        return [rank for rank in self.members if self._completed[rank] == _ABSENT]
 
     @property
     def needed(self) -> int:
-        """How many ranks must have been there before the first round begins."""
-        return len(self) if self._least is None else self._least
+        """How many members must have been there before the first round begins."""
+        return len(self) if self._least is None else min(self._least, len(self))
 
     @property
     def assembled(self) -> bool:
         """Whether enough ranks have been there for the first round."""
         unheard = sum(self._completed[rank] == _ABSENT for rank in self.unreachable)
-        return self.silent or int((self._completed > _ABSENT).sum() + unheard) >= self.needed
+        return self.silent or int((self._completed[self._members] > _ABSENT).sum() + unheard) >= self.needed
 
     @property
     def started(self) -> bool:
@@ -91,13 +117,13 @@ class RoundClock:
         return self.assembled or bool((self._completed > 0).any())
 
     def __len__(self) -> int:
-        """How many ranks the federation has."""
-        return len(self._completed)
+        """How many members the federation has."""
+        return len(self._members)
 
     @property
     def over_for_others(self) -> bool:
-        """Whether all other ranks are known to have completed all rounds, so that none comes any more."""
-        others = np.delete(self._completed, self._rank)
+        """Whether all other members are known to have completed all rounds, so that none comes any more."""
+        others = self._completed[self._members[self._members != self._rank]]
         return bool(len(others)) and bool((others >= self.rounds).all())
 
     def passed(self, number: int) -> bool:
@@ -121,7 +147,8 @@ class RoundClock:
             table: As `table`.
 
         Raises:
-            ProtocolError: "malformed": it is not of this federation's size, or an entry has more rounds than the run.
+            ProtocolError: "malformed": it is not of this federation's size, or an entry has more rounds than the run,
+                where neither grows.
         """
         heard = self.parse(table)
         if heard is None:
@@ -142,9 +169,7 @@ class RoundClock:
         """The entries with this peer's own in its place; None for an empty table."""
         if not table:
             return None
-        if len(table) != self._completed.nbytes:
-            raise ProtocolError("malformed", f"presence of {len(table)} bytes, expected {self._completed.nbytes}")
-        heard = np.frombuffer(table, _ENTRY).copy()
+        heard = self._read(table)
         # Twice as fast as the methods `max` and `min`, which each message of every neighbor would call.
         for wrong in (int(np.maximum.reduce(heard)), int(np.minimum.reduce(heard))):
             if not _ABSENT <= wrong <= self.rounds:
@@ -153,23 +178,36 @@ class RoundClock:
         heard[self._rank] = self._completed[self._rank]
         return heard
 
+    def _read(self, table: bytes) -> np.ndarray:
+        """The entries of the ranks that this peer knows of."""
+        size = len(self._completed)
+        if not self._grows:
+            if len(table) != self._completed.nbytes:
+                raise ProtocolError("malformed", f"presence of {len(table)} bytes, expected {self._completed.nbytes}")
+            return np.frombuffer(table, _ENTRY).copy()
+        if len(table) % _ENTRY.itemsize:
+            raise ProtocolError("malformed", f"presence of {len(table)} bytes, expected {_ENTRY.itemsize} a rank")
+        heard = np.frombuffer(table, _ENTRY)[:size]
+        return np.minimum(np.append(heard, np.full(size - len(heard), _ABSENT, _ENTRY)), self.rounds)
+
     def _update(self) -> None:
         self.quorum = self.find_quorum()
 
     def find_quorum(self) -> int:
         """The rounds that a quorum has completed."""
-        return self.rounds if self._any else self._among(np.maximum(self._completed, 0).tolist())
+        return self.rounds if self._any else self._among(self._completed)
 
     def quorum_with(self, own: int) -> int:
         """The rounds that a quorum would have completed, if this rank had completed so many."""
-        completed = np.maximum(self._completed, 0)
+        completed = self._completed.copy()
         completed[self._rank] = own
-        return self.rounds if self._any else self._among(completed.tolist())
+        return self.rounds if self._any else self._among(completed)
 
-    def _among(self, completed: list[int]) -> int:
+    def _among(self, entries: np.ndarray) -> int:
+        completed: list[int] = np.maximum(entries[self._members], 0).tolist()
         best, half = sorted(completed, reverse=True), len(completed) // 2
         if self._least is not None:
-            return best[max(self._least, half + 1) - 1]
+            return best[max(self.needed, half + 1) - 1]
         found = best[half]
         if len(completed) % 2 == 0:
             lowest = next((one for one in completed if one < self.rounds), self.rounds)

@@ -46,6 +46,11 @@ class SendQueue:
         """Add a small message; an earlier one of the same kind is forgotten."""
         self._small[kind] = frames
 
+    def add_first(self, kind: str, frames: Frames) -> None:
+        """Add a small message before all others."""
+        self._small.pop(kind, None)
+        self._small = {kind: frames, **self._small}
+
     def add_heartbeat(self, heartbeat: Callable[[], Frames]) -> None:
         """Add a heartbeat, which is made when it is written."""
         self._beat = heartbeat

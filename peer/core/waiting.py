@@ -9,12 +9,13 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, get_args
 
-from dpeer.exceptions import CheckpointError, Drained, Isolated, LeftBehind
+from dpeer.exceptions import CheckpointError, Drained, Isolated, LeftBehind, NoMember
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.bodies import Received
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.ledger_guard import LedgerGuard
+from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_clock import NO_QUORUM, RoundClock
 from dpeer.peer.core.round_deadline import RoundDeadline, TransferProgress
@@ -28,7 +29,9 @@ _SOON = 0.001
 NO_NEIGHBOR = "cut off from all neighbors"
 """Why a round may not begin; or `NO_QUORUM`."""
 
-_WENT_ON = "the others went on without this peer (was it asleep, cut off or restarted?)"
+NO_LIST = "no member list that has this peer counts yet"
+"""Why a round may not begin."""
+
 _WITHOUT_IT = "the others have completed the run without this peer"
 
 _AGAIN = 1.0
@@ -39,14 +42,11 @@ class Waiting:
     """The wait of the round loop: its kinds, its ends, and the ranks that it is for.
 
     Args:
-        slack: How many rounds more than a quorum this peer may have completed when it begins another one.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
 
     Attributes:
         start: The wait for the start.
-        left_behind: How many rounds this peer has sat out because the others had gone past them.
         pauses: How often this peer has paused because it was cut off, and for how many seconds in all.
-        slack: How many rounds more than a quorum this peer may have completed when it begins another one.
         drains: Whether this peer was asked to leave: it begins no other round.
         begun_at: Clock time at which the present round began; the one before may not have been on disk yet.
     """
@@ -57,20 +57,19 @@ class Waiting:
         members: Membership,
         exchange: Exchange,
         round_clock: RoundClock,
+        keeper: ListKeeper,
         ledger_guard: LedgerGuard,
-        slack: int,
         transfers: TransferProgress,
         log: Callable[..., None],
     ) -> None:
         self.start = StartWait(config, members, exchange, round_clock, log)
+        self._keeper = keeper
         self._ledger_guard = ledger_guard
-        self.left_behind = 0
         self._config = config
         self._members = members
         self._exchange = exchange
         self._entry = exchange.entry
         self._round_clock = round_clock
-        self.slack = slack
         self._round_deadline = RoundDeadline(config.deadline)
         self._reports = WaitReports(members, transfers, self._round_deadline, config.rounds, config.say_waiting, log)
         self.pauses = Pauses()
@@ -95,7 +94,7 @@ class Waiting:
         self._news_at = now
         self._exchange.paused = True
         self._round_deadline.paused()
-        self._exchange.send_heartbeats(one.rank for one in self._members.all())
+        self._exchange.send_heartbeats(one.rank for one in self._members.every())
 
     def news(self, now: float) -> None:
         """Note that some rank has come, or has completed more than was known: a pause counts from then."""
@@ -126,29 +125,6 @@ class Waiting:
     def _begin(self, kind: Kind, number: int, now: float) -> None:
         self._wait = Wait(kind, number, now, now + self._config.say_waiting, self._config.say_waiting)
 
-    def behind(self, number: int) -> bool:
-        """Whether the others have gone past round `number` without this peer; logs it, and announces the entry."""
-        since, announced = self._entry.since, self._entry.enters
-        found = self._entry.behind(number)
-        if self._entry.enters not in (0, announced):
-            self._exchange.send_heartbeats(one.rank for one in self._members.all())
-        if found:
-            self.left_behind += 1
-            if since is None:
-                self._log(
-                    "warning", "left-behind",
-                    f"{_WENT_ON}: from round {number + 1} on it neither trains nor sends until it has caught up",
-                    round=number,
-                )  # fmt: skip
-        elif since is not None:
-            rounds = "round" if number == since + 1 else f"rounds {since + 1} to"
-            body = "the mean of its neighbors' bodies" if self._entry.adopted == number - 1 else "its own body"
-            self._log(
-                "info", "caught-up", f"sat out {rounds} {number}, and goes on with the others, with {body}",
-                round=number,
-            )  # fmt: skip
-        return found
-
     def holds(self, number: int) -> bool:
         """Whether round `number` may not begin yet, or not any more."""
         return self.blocked(number) is not None or self._exchange.over(number)
@@ -162,9 +138,11 @@ class Waiting:
         of two, or the first one that is not done; a returner then finds it. It goes on where all neighbors are done:
         then it runs ahead of none of them (whether it lacks their bodies, `over` says).
         """
+        if self._keeper.joins:
+            return NO_LIST
         if not self._members.all():
             return None
-        if number > self._round_clock.quorum + self.slack:
+        if number > self._round_clock.quorum + self._round_clock.slack:
             return NO_QUORUM
         near = [one.rank for one in self._members.all()]
         there = any(
@@ -177,6 +155,15 @@ class Waiting:
         if self._mixed_nothing and not there and not any(self._exchange.inbox.has(rank, number) for rank in near):
             return NO_NEIGHBOR
         return None
+
+    def is_stuck(self, now: float) -> bool:
+        """Whether this peer waits for so long that it dials all members: its neighbors may all have gone."""
+        wait = self._wait
+        if wait is None or wait.kind not in ("meet", "pause", "adopt"):
+            return False
+        if wait.kind == "meet" and self._members.current_round == 0:
+            return False
+        return now - wait.since > self._config.liveness.dead_after
 
     # -- whether it is over ------------------------------------------------------------------------------------
 
@@ -213,6 +200,13 @@ class Waiting:
         if wait.kind in ("meet", "pause") or any(self._members.comes_back(rank, since) for rank in lacking):
             return Fail(Drained("asked to leave"))
         return None
+
+    def removed(self, wait: Wait, now: float) -> Effect | None:
+        """This peer is a member no more."""
+        gone = self._keeper.gone
+        if gone is None:
+            return None
+        return Wake() if wait.kind == "pause" else Fail(NoMember(gone))  # after a pause neighbors may need a body
 
     def refused(self, wait: Wait, now: float) -> Effect | None:
         """A neighbor refuses this peer, and none accepts it."""
@@ -280,9 +274,22 @@ class Waiting:
 
     def settled(self, wait: Wait, now: float) -> Effect | None:
         """No neighbor needs anything of this peer any more."""
-        if self._ranks(wait, now):
+        if self._ranks(wait, now) or self._may_go_on(wait, now):
             return None
         return Wake(self._exchange.outbox.bytes_sent(wait.number) if wait.kind == "settle" else 0)
+
+    def added(self, wait: Wait, now: float) -> Effect | None:
+        """A list that counts has more rounds than this peer has completed."""
+        return Wake() if self._exchange.schedule.rounds > wait.number else None
+
+    def _may_go_on(self, wait: Wait, now: float) -> bool:
+        """Whether, after the last round, a list that adds some may still come to count."""
+        waits = self._keeper.waiting
+        if wait.kind != "linger" or waits is None or waits.rounds <= wait.number:
+            return False
+        others = {rank for rank in self._round_clock.members if rank in self._members}
+        here = any(not self._members[rank].away and self._members[rank].link is not None for rank in others)
+        return here and now < self._without_news_since(wait) + self._config.wait
 
     def _end_pause(self, wait: Wait, effect: Effect, now: float) -> None:
         self._exchange.paused = False
@@ -397,6 +404,18 @@ RULES = (
         "the peer was asked to leave, and what it waits for comes only after that",
         "it leaves: drained",
         Waiting.drained,
+    ),
+    Rule(
+        ("meet", "pause", "adopt"),
+        "the list that counts has this peer no more",
+        "it leaves: left, or evicted",
+        Waiting.removed,
+    ),
+    Rule(
+        ("linger",),
+        "the list that counts has more rounds than are complete",
+        "rounds go on",
+        Waiting.added,
     ),
     Rule(
         ("meet",),

@@ -42,10 +42,14 @@ from dpeer.peer.core.limits import (
     MOST_AWAY,
 )
 from dpeer.peer.core.limits import Limits as Limits
+from dpeer.peer.core.member_list import MOST_BYTES
 from dpeer.peer.learner import Buffer
 
 DIGEST_BYTES = 16
 """Bytes of a body's digest."""
+
+USES_BYTES = 16
+"""Bytes of a member list's digest that name it in heartbeats and bodies."""
 
 PROTOCOL = 7
 """The protocol that this dpeer speaks. Another number means that its messages cannot be understood, and is refused.
@@ -66,6 +70,11 @@ _Rank = Annotated[int, Field(ge=0, lt=2**31)]
 _Round = Annotated[int, Field(ge=0, lt=2**53)]
 _Presence = Annotated[bytes, Field(max_length=2**24)]
 """The sender's table of `RoundClock`: how many rounds each rank has completed at least; may be empty."""
+_Stamps = Annotated[bytes, Field(max_length=2**22)]
+"""The sender's table of `Stamps`: which member lists each rank has on disk; empty where all have list 0."""
+_Uses = Annotated[bytes, Field(max_length=USES_BYTES)]
+"""The first bytes of the digest of the member list with which the sender began the round; empty if it has not yet."""
+_Document = Annotated[bytes, Field(max_length=MOST_BYTES)]
 _Words = Annotated[str, Field(max_length=300), AfterValidator(printable)]
 
 
@@ -100,6 +109,7 @@ class Hello(Header):
     """While the sender sits rounds out because it was left behind: the round in which it takes part again."""
     released: _Round = 0
     """The rounds up to the last one of which the sender has got the receiver's body: its ledger has to know of them."""
+    stamps: _Stamps = b""
 
 
 class Body(Header):
@@ -114,6 +124,8 @@ class Body(Header):
     buffers: tuple[Any, ...] | None = Field(default=(), exclude=True)
     """None where the buffers follow in chunks."""
     presence: _Presence = b""
+    stamps: _Stamps = b""
+    uses: _Uses = b""
     tag: bytes = Field(default=b"", exclude=True)
     """Marks the body's chunks: a hash of the header."""
 
@@ -139,14 +151,29 @@ class Heartbeat(Header):
     pace: Annotated[int, Field(ge=0)] = 0
     """The most bytes of a chunk for the sender, as fast as bodies came from the receiver so far; 0 if
     none came yet."""
+    stamps: _Stamps = b""
+    uses: _Uses = b""
 
 
-Goodbyes = Literal["done", "stopped", "failed", "isolated"]
+class Lists(Header):
+    """The sender's member lists. They travel before its next message that says what it has on disk."""
+
+    kind: Literal["lists"] = "lists"
+    counts: _Document = b""
+    """The list that counts, as operators have signed it; empty for list 0, which each site has."""
+    waits: _Document = b""
+    """The one that waits for votes; empty without one."""
+
+
+Goodbyes = Literal["done", "stopped", "failed", "isolated", "left"]
 """Why a peer leaves."""
 
 
 class Goodbye(Header):
-    """Announces that the sender leaves: its rounds are done, it was stopped, failed, or was cut off from a quorum."""
+    """Announces that the sender leaves.
+
+    Its rounds are done, it was stopped, failed, was cut off from a quorum, or is a member no more.
+    """
 
     kind: Literal["goodbye"] = "goodbye"
     federation: bytes
@@ -183,7 +210,7 @@ class Chunk(NamedTuple):
         return sum(len(part) for part in self.data)
 
 
-Message = Hello | Body | Heartbeat | Goodbye | Refusal | Unknown
+Message = Hello | Body | Heartbeat | Lists | Goodbye | Refusal | Unknown
 _NO_FIELDS = frozenset({"buffers", "tag"})
 """Attributes of a body that are no fields of its header."""
 
@@ -228,13 +255,14 @@ def digest_of(buffers: Sequence[Buffer]) -> bytes:
 
 
 def body(
-    federation: bytes, rank: int, number: int, buffers: Sequence[Buffer], digest: bytes, presence: bytes = b""
-) -> Body:
+    federation: bytes, rank: int, number: int, buffers: Sequence[Buffer], digest: bytes, presence: bytes = b"",
+    stamps: bytes = b"", uses: bytes = b"",
+) -> Body:  # fmt: skip
     """The message that carries round `number`'s released body of `rank`."""
     sizes = [memoryview(buffer).nbytes for buffer in buffers]
     return Body(
         federation=federation, rank=rank, round=number, sizes=sizes, digest=digest, buffers=tuple(buffers),
-        presence=presence,
+        presence=presence, stamps=stamps, uses=uses,
     )  # fmt: skip
 
 
@@ -273,7 +301,7 @@ def decode(frames: Frames, limits: Limits) -> Message | Chunk:
     if not fields.keys().isdisjoint(_NO_FIELDS):
         raise ProtocolError("malformed", "header is not a message's")
     kind = fields.get("kind")
-    if kind != "hello" and lengths[0] > limits.small_header_bytes:
+    if kind not in ("hello", "lists") and lengths[0] > limits.small_header_bytes:
         raise ProtocolError("oversized", f"header of {lengths[0]} bytes")
     if kind == "body":
         fields["buffers"] = tuple(frames[1:])

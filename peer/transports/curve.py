@@ -85,6 +85,10 @@ class CurveAuth(AsyncioAuthenticator):
         router.setsockopt(zmq.ZAP_DOMAIN, _DOMAIN.encode())
         router.setsockopt(zmq.HANDSHAKE_IVL, int(HANDSHAKE * 1000))
 
+    def relist(self, keyring: Keyring) -> None:
+        """Let in the peers of this keyring alone from now on."""
+        self._owners = keyring.owners
+
     async def handle_zap_message(self, msg: list[bytes]) -> None:
         """Answer a question of libzmq's, and note the host that it is about."""
         self._place = msg[3].decode(errors="replace")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dpeer.exceptions import AddressError
@@ -62,6 +63,9 @@ class InProcessTransport:
         else:
             listener._establish(self, link)
         return link
+
+    def admit(self, keys: Mapping[Identity, tuple[str, ...]]) -> None:
+        """There are no keys."""
 
     def drop(self, link: Link) -> None:
         """Take the link away from both ends, or from those that wait for a listener."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Mapping
+from dataclasses import replace
 
 import zmq
 
@@ -154,6 +156,15 @@ class ZeroMQTransport:
         )
         self._dealers[link].connect()
         return link
+
+    def admit(self, keys: Mapping[Identity, tuple[str, ...]]) -> None:
+        """Let in who has these keys; connections that are there stay."""
+        if self.keyring is None:
+            return
+        found = {rank: tuple(map(bytes.fromhex, some)) for rank, some in keys.items() if some}
+        self.keyring = replace(self.keyring, listed={**self.keyring.listed, **found})
+        if self._auth is not None:
+            self._auth.relist(self.keyring)
 
     def drop(self, link: Link) -> None:
         """Close the link's DEALER, or the connection of a link that was accepted."""

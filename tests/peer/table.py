@@ -154,9 +154,10 @@ class Table:
         self.do(self.core.collect(number, self.now))
 
 
-def encoded(federation, rank, number, buffers, presence=b""):
-    """A body with its digest, in one message."""
-    return wire.encode(wire.body(federation, rank, number, buffers, wire.digest_of(buffers), presence))
+def encoded(federation, rank, number, buffers, presence=b"", uses=b"0"):
+    """A body with its digest, in one message; by default of a round that was begun with list 0."""
+    digest = wire.digest_of(buffers)
+    return wire.encode(wire.body(federation, rank, number, buffers, digest, presence, b"", uses))
 
 
 def chunked(frames, chunk_bytes):

@@ -62,7 +62,7 @@ def left_behind(rounds=9, there=6, **config):
 def sits_out(table, number):
     """The round loop lets a round go by; the bodies that it is given for adoption, or None if it waits."""
     table.do(table.core.begin(number, table.now))
-    assert table.core.waiting.behind(number)
+    assert table.core.catch_up.behind(number)
     table.do(table.core.release(number, None, table.now))
     before = len(table.ended)
     table.do(table.core.collect(number, table.now))
@@ -87,7 +87,7 @@ def test_a_peer_that_was_left_behind_sits_out_adopts_and_enters_in_the_round_tha
     assert [*table.ended[-1].bodies] == [1, 2]
     table.core.entry.adopt(6)
     table.do(table.core.begin(7, table.now))
-    assert not table.core.waiting.behind(7)
+    assert not table.core.catch_up.behind(7)
     assert table.core.waiting.left_behind == 7
     table.do(table.core.look(table.now))
     assert [expected.level for expected in table.events("left-behind")] == ["warning"]
@@ -122,7 +122,7 @@ def test_a_returner_to_which_no_body_came_announces_a_later_entry():
 
 def test_a_returner_that_hears_returners_alone_goes_as_far_as_a_quorum_has():
     table = left_behind(rounds=99)
-    assert table.core.waiting.behind(0)
+    assert table.core.catch_up.behind(0)
     for link, rank in ((table.links[1], 1), ("from 2", 2)):
         table.hear(link, table.beat(rank, 6, enters=99))
     for number in range(6):

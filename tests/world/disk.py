@@ -38,6 +38,7 @@ class Disk:
         noted: The rounds that have a line in its metrics, but for an adoption.
         number: How many disks the rank has lost before.
         new_data: Whether it was empty, for other data than those before.
+        lists: The two member lists.
     """
 
     saved: Saved | None = None
@@ -47,6 +48,7 @@ class Disk:
     noted: int = 0
     number: int = 0
     new_data: bool = False
+    lists: tuple[Any, Any] = (None, None)
 
     def counted(self, stated, *, resume):
         """See `dpeer.federation.privacy.counted`."""
@@ -96,6 +98,12 @@ class Files:
     def begin(self):
         if not self._config.resume:
             self._learner.start_over()
+
+    def take_up_lists(self):
+        return self._disk.lists
+
+    def keep_lists(self, counts, waits):
+        self._disk.lists = counts if counts.version else None, waits
 
     def note_released(self, number, limit):
         self._disk.released = number

@@ -112,6 +112,7 @@ class WorldLearner:
             self._world.mixes(self._life, self.releasing, rank, raw, _BODY.unpack(raw)[:3])
             bodies[rank] = _BODY.unpack(raw)[3:]
         row = dict(weigh(received))
+        self._world.weighs(self._life, self.releasing, row)
         self._world.check(row.keys() == bodies.keys(), f"rank {self.rank} mixes {row} of {sorted(bodies)}")
         self._world.check(abs(sum(row.values()) - 1) < 1e-12, f"rank {self.rank}'s row {row} does not sum to one")
         self.body = mixed(bodies, row)

@@ -108,8 +108,8 @@ def take_a_returner_for_left_behind(patch):
 def mix_without_those_that_leave_too(patch):
     enter = Core.enter
 
-    def forgetful(self, now):
-        effects = enter(self, now)
+    def forgetful(self, number, now):
+        effects = enter(self, number, now)
         self.waiting.begun_at = math.inf
         return effects
 

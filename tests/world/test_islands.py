@@ -7,7 +7,7 @@ import pytest
 
 from dpeer.peer.core import round_clock, waiting
 from dpeer.peer.core.membership import Membership
-from dpeer.peer.core.protocol import Core
+from dpeer.peer.core.presence import Presence
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.waiting import Waiting
 from dpeer.simulation.network import Conditions
@@ -151,27 +151,28 @@ def presence_expires(patch):
     find = RoundClock.find_quorum
 
     def forgetful(self):
-        known = self._completed
-        self._completed = known[known + 3 >= known.max()]
+        known, completed = self._members, self._completed
+        self._members = known[completed[known] + 3 >= completed.max()]
         try:
             return find(self)
         finally:
-            self._completed = known
+            self._members = known
 
     patch.setattr(RoundClock, "find_quorum", forgetful)
 
 
 def hearsay_is_renewed(patch):
     """A peer that is mentioned is there, and as far as the peer that mentions it."""
-    note = Core.note
+    note = Presence.note
 
-    def echo(self, neighbor, number, table, now):
-        note(self, neighbor, number, table, now)
-        for rank, completed in enumerate(self.round_clock.parse(table) if table else ()):
-            if completed and rank != self._config.rank:
-                self.round_clock.reached(rank, number)
+    def echo(self, link, neighbor, number, message, now):
+        note(self, link, neighbor, number, message, now)
+        clock, table = self._round_clock, message.presence
+        for rank, completed in enumerate(clock.parse(table) if table else ()):
+            if completed and rank != clock._rank:
+                clock.reached(rank, number)
 
-    patch.setattr(Core, "note", echo)
+    patch.setattr(Presence, "note", echo)
 
 
 def a_goodbye_lowers_the_quorum(patch):

@@ -141,9 +141,9 @@ def what_is_stated_is_not_charged(patch):
 def what_is_stated_is_released_again(patch):
     begin = Core.open
 
-    def forgetful(self, dialled, number, now):
+    def forgetful(self, dialled, number, now, addresses):
         self.entry.earliest = 0
-        return begin(self, dialled, number, now)
+        return begin(self, dialled, number, now, addresses)
 
     patch.setattr(Core, "open", forgetful)
 

@@ -48,7 +48,8 @@ class Costs:
 
     def before(self, job):
         written, files = getattr(job, "__func__", None), getattr(job, "__self__", None)
-        return self._rng.choice(self._disk) if written is Files.save and files.due else 0.0
+        waits = written is Files.keep_lists or (written is Files.save and files.due)
+        return self._rng.choice(self._disk) if waits else 0.0
 
     def after(self, job):
         owed, self._owed = self._owed, 0.0
@@ -220,6 +221,7 @@ class World:
             say_waiting=1000.0,
             counted=self.disks[life.rank].counted(self.stated[life.rank], resume=resume),
             rounds_released=self.stated[life.rank],
+            lists=self.lists_of(life),
         )
         learner = WorldLearner(self, life)
         worker = VirtualWorker(life.process, life.costs)
@@ -241,6 +243,9 @@ class World:
         finally:
             if not life.process.dead:
                 life.transport.end(notice=True)
+
+    def lists_of(self, life):
+        """What a process needs for member lists; nothing where there is none but the federation file."""
 
     # -- for the director ----------------------------------------------------------------------------------
 
@@ -344,6 +349,10 @@ class World:
         if self.log is not None:
             self.log.append(f"{self.loop.time():9.3f} rank {rank}: {text}")
 
+    def graph(self, rank, number):
+        """A round as a rank runs it."""
+        return self.graphs.at(number, rank)
+
     def begins(self, life, number, due, *, trains):
         """A round begins, which must be the one after the last one, here or in the checkpoint."""
         self.check(number == due, f"rank {life.rank} begins round {number} where {due} is due")
@@ -373,10 +382,13 @@ class World:
             named[:2] == (rank, number), f"rank {life.rank} mixes in round {number} for rank {rank} a body {named}"
         )
         self.check(self.released.get(named) == raw, f"rank {life.rank} mixes a body that was never released: {named}")
-        senders = self.graphs.at(number, life.rank).in_neighbors
+        senders = self.graph(life.rank, number).in_neighbors
         self.check(
             rank in senders, f"rank {life.rank} mixes rank {rank}, from which it hears nothing in round {number}"
         )
+
+    def weighs(self, life, number, row):
+        """The weights of a mix, by rank."""
 
     def mixed(self, life, number, ranks):
         self.say(life.rank, f"mixes round {number} with {ranks}")
@@ -422,7 +434,7 @@ class World:
             returns.sends(self, life, fields["round"])
             restores.sends(self, source, fields["round"])
             self.check(fields["round"] in charged, f"rank {source} sends a body that was not charged: {fields}")
-            receivers = self.graphs.at(fields["round"], source).out_neighbors
+            receivers = self.graph(source, fields["round"]).out_neighbors
             self.check(target in receivers, f"rank {source} sends round {fields['round']} to {target}, not {receivers}")
             invariants.memory(self, life)
             invariants.links(self, life)

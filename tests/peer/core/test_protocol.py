@@ -110,7 +110,7 @@ def test_a_peer_that_leaves_discards_a_round_that_waits_for_one_that_has_just_le
             table.wait(1, lambda: beats(table, 1, number=1))
 
     until(0)
-    table.do(table.core.enter(table.now))
+    table.do(table.core.enter(1, table.now))
     until(5)
     table.do(table.core.begin(1, table.now))
     until(8)
@@ -136,7 +136,7 @@ def test_a_returner_whom_no_neighbor_can_help_sleeps_between_its_looks_and_ends(
         table.hear(f"from {rank}", table.hello(rank, 3))
     for number in (1, 2, 3):
         table.do(core.begin(number, table.now))
-        assert core.waiting.behind(number)
+        assert core.catch_up.behind(number)
         table.do(core.collect(number, table.now))
     for rank in (1, 2):
         core.members.give_up(rank)

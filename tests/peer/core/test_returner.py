@@ -8,7 +8,7 @@ from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Inbox, Received
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.returner import Entry
-from dpeer.peer.core.schedule import Schedule
+from dpeer.peer.core.schedule import ListedGraph, Schedule
 from dpeer.topology import build
 from tests.peer.conftest import Changing
 
@@ -21,7 +21,13 @@ class Away:
     def __init__(self, graphs, *, shares=True, earliest=0):
         self.members = Membership(graphs.connections(0, ROUNDS), LivenessConfig(heartbeat=1), lambda n: n < self.quorum)
         self.ahead, self.inbox = 0, Inbox(lambda rank, number: None)
-        self.entry = Entry(Schedule(graphs, 0, ROUNDS), self.members, self.inbox, shares=shares, earliest=earliest)
+        self.entry = Entry(
+            Schedule(ListedGraph(graphs, range(graphs.size), ROUNDS), 0),
+            self.members,
+            self.inbox,
+            shares=shares,
+            earliest=earliest,
+        )
 
     @property
     def quorum(self):

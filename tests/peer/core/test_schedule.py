@@ -2,31 +2,37 @@
 
 import pytest
 
-from dpeer.peer.core.schedule import Schedule, cut_off
+from dpeer.peer.core.schedule import ListedGraph, Schedule, cut_off
 from dpeer.topology import build
 from tests.peer.conftest import from_edges
+
+
+def whole(topology, rounds):
+    return ListedGraph(topology, range(topology.size), rounds)
 
 
 @pytest.mark.parametrize("name", ["ring", "star", "full"])
 def test_no_heartbeat_is_due_where_edges_are_mutual_and_stay(name):
     topology = build(name, 5)
-    assert all(Schedule(topology, rank, 9).listeners(number) == set() for rank in range(5) for number in range(9))
+    assert all(
+        Schedule(whole(topology, 9), rank).listeners(number) == set() for rank in range(5) for number in range(9)
+    )
 
 
 def test_a_neighbor_that_only_sends_gets_a_heartbeat_every_round():
-    schedule = Schedule(build("exponential-directed", 8), 0, 3)
+    schedule = Schedule(whole(build("exponential-directed", 8), 3), 0)
     assert [schedule.listeners(number) for number in range(4)] == [{6, 7}] * 3 + [{4, 6, 7}]
 
 
 def test_the_last_and_the_next_senders_get_a_heartbeat():
     topology = from_edges(4, [(1, 0)], [(0, 3)], [(2, 0), (3, 0)], [])
-    schedule = Schedule(topology, 0, 3)
+    schedule = Schedule(whole(topology, 3), 0)
     assert [schedule.listeners(number) for number in range(4)] == [set(), {1, 2}, set(), {2, 3}]
 
 
 def test_without_edges_any_distance_fits():
     topology = from_edges(2, [(0, 1)], [], [], [], [(1, 0)], [])
-    schedule = Schedule(topology, 0, 9)
+    schedule = Schedule(whole(topology, 9), 0)
     assert schedule.fits(4, 1, 1)
     assert schedule.fits(1, 1, 4)
     assert not schedule.fits(4, 1, 0)  # needs round 0's body, which is gone
@@ -42,7 +48,7 @@ def test_without_edges_any_distance_fits():
 
 @pytest.mark.parametrize("name", ["ring", "exponential-directed"])
 def test_neighbors_of_every_round_fit_when_one_round_apart(name):
-    schedule = Schedule(build(name, 3), 0, 9)
+    schedule = Schedule(whole(build(name, 3), 9), 0)
     for here in range(10):
         for there in range(10):
             assert schedule.fits(here, 1, there) is (abs(here - there) <= 1)

@@ -1,0 +1,162 @@
+"""Arrivals: charges the sender of a message, decodes it, and passes it on by its kind; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dpeer.exceptions import ProtocolError
+from dpeer.peer.config import PeerConfig
+from dpeer.peer.core import limits, wire
+from dpeer.peer.core.chunking import Reassembly
+from dpeer.peer.core.connection_setup import ConnectionSetup
+from dpeer.peer.core.drop_counter import DropCounter
+from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.incoming_bodies import IncomingBodies
+from dpeer.peer.core.limits import Limits, RateLimiter, sender_of
+from dpeer.peer.core.list_keeper import ListKeeper
+from dpeer.peer.core.membership import Membership, Neighbor, Status
+from dpeer.peer.core.neighbor_reports import NeighborReports
+from dpeer.peer.core.presence import Presence
+from dpeer.peer.core.round_clock import RoundClock
+from dpeer.peer.core.round_deadline import TransferProgress
+from dpeer.peer.core.send_queue import SendQueues
+from dpeer.peer.core.wire import Frames, Goodbyes
+from dpeer.peer.transport import Link
+
+
+class Arrivals:
+    """The messages that come. What does not belong here raises a `ProtocolError`.
+
+    Args:
+        largest: What a message may have at most.
+        tokens: Those of each sender.
+        throttle: Has the transport read more slowly.
+    """
+
+    def __init__(
+        self,
+        config: PeerConfig,
+        largest: Limits,
+        tokens: RateLimiter,
+        members: Membership,
+        round_clock: RoundClock,
+        keeper: ListKeeper,
+        exchange: Exchange,
+        send_queues: SendQueues,
+        reassembly: Reassembly,
+        transfers: TransferProgress,
+        connection_setup: ConnectionSetup,
+        incoming_bodies: IncomingBodies,
+        presence: Presence,
+        drops: DropCounter,
+        reports: NeighborReports,
+        throttle: Callable[[], None],
+    ) -> None:
+        self._config, self._federation = config, wire.federation_id(config.fingerprint)
+        self._limits, self._tokens, self._throttle = largest, tokens, throttle
+        self._members, self._round_clock, self._keeper = members, round_clock, keeper
+        self._exchange, self._send_queues, self._reassembly = exchange, send_queues, reassembly
+        self._transfers, self._connection_setup = transfers, connection_setup
+        self._incoming_bodies, self._presence = incoming_bodies, presence
+        self._drops, self._reports = drops, reports
+
+    def handle(self, link: Link, frames: Frames, now: float, identity: int | None) -> None:
+        """A message came.
+
+        Raises:
+            ProtocolError: It does not belong here.
+        """
+        if self._config.authenticated and identity is None:
+            raise ProtocolError("stranger", "it has not proved its rank")
+        neighbor = self._members.by_link(link)
+        if neighbor is None and self._drops.muted(link, now):
+            raise ProtocolError("muted", "the sender has sent too much that was of no use")
+        self._charge(link, neighbor, frames, now)
+        if neighbor is not None:
+            neighbor.bytes_received += wire.size(frames)
+        if wire.is_probe(frames):
+            self._connection_setup.on_probe(link, now)
+            return
+        message = wire.decode(frames, self._limits)
+        match message:
+            case wire.Chunk():
+                if neighbor is None:
+                    raise self._connection_setup.stranger(link, "a chunk of a body", now)
+                self._incoming_bodies.take_chunk(link, neighbor, message, now)
+            case wire.Hello():
+                if neighbor is not None and not self._tokens.spend(sender_of(neighbor.rank), limits.HELLO_AGAIN, now):
+                    raise self._too_many(neighbor, now)
+                self._connection_setup.take(link, message, now, identity)
+            case wire.Refusal():
+                self._connection_setup.on_refusal(link, message, now)
+            case wire.Unknown():
+                self._connection_setup.on_unknown(link, neighbor, message, now)
+            case wire.Lists():
+                if message.rank != (neighbor.rank if neighbor is not None else identity or message.rank):
+                    raise ProtocolError("wrong-rank", f"lists of rank {message.rank} on another's link")
+                if not self._connection_setup.admits(message.rank):
+                    raise ProtocolError("no-member", f"rank {message.rank} is no member by the lists known here")
+                self._keeper.on_lists(message)
+                self._keeper.review()
+            case _:
+                if neighbor is None:
+                    raise self._connection_setup.stranger(link, f"a {message.kind}", now)
+                if message.rank != neighbor.rank:
+                    raise ProtocolError("wrong-rank", f"rank {neighbor.rank} speaks for rank {message.rank}")
+                if message.federation != self._federation:
+                    raise ProtocolError("other-federation", "its messages are of another federation")
+                if isinstance(message, wire.Body | wire.Heartbeat) and message.round > self._round_clock.rounds:
+                    raise ProtocolError("malformed", f"round {message.round} of {self._round_clock.rounds}")
+                self._on_message(link, neighbor, message, frames, now)
+
+    def _charge(self, link: Link, neighbor: Neighbor | None, frames: Frames, now: float) -> None:
+        """Let the sender pay for a message. A small one that it cannot pay is late, and a large one is dropped."""
+        if not self._tokens.spend(link if neighbor is None else sender_of(neighbor.rank), wire.cost(frames), now):
+            self._throttle()
+            if wire.cost(frames) > 1:
+                raise self._too_many(neighbor, now)
+
+    def _too_many(self, neighbor: Neighbor | None, now: float) -> ProtocolError:
+        if neighbor is not None:
+            self._connection_setup.heard(neighbor, neighbor.mentioned, now)  # any message is a sign of life
+        return ProtocolError("too-many", "the sender has sent more than a peer ever needs to")
+
+    def _on_message(
+        self, link: Link, neighbor: Neighbor, message: wire.Body | wire.Heartbeat | wire.Goodbye, frames: Frames,
+        now: float,
+    ) -> None:  # fmt: skip
+        if isinstance(message, wire.Body | wire.Heartbeat):
+            if not self._connection_setup.admits(neighbor.rank):
+                neighbor.heard_at = now
+                self._keeper.heard(link, neighbor.rank, message.stamps)
+                return
+            self._presence.note(link, neighbor, message.round, message, now)
+            neighbor.paused, neighbor.enters = False, 0
+            if message.round >= neighbor.current_round:
+                neighbor.uses = message.uses
+        match message:
+            case wire.Body():
+                neighbor.released = max(neighbor.released, message.round + 1)
+                self._incoming_bodies.take_body(link, neighbor, message, frames, now)
+            case wire.Heartbeat():
+                if message.round > neighbor.mentioned:  # at most once a round
+                    self._tokens.earn(sender_of(neighbor.rank), 1)
+                self._connection_setup.heard(neighbor, message.round, now)
+                self._send_queues.pace(link, message.pace)
+                self._transfers.acknowledged(neighbor.rank, message.got, now)
+                neighbor.paused, neighbor.enters = message.paused, message.enters
+                if neighbor.paused and self._round_clock.adds_to(message.presence):
+                    self._exchange.send_heartbeats([neighbor.rank])
+            case wire.Goodbye():
+                self._on_goodbye(neighbor, message.reason, now, message.back_within)
+
+    def _on_goodbye(self, neighbor: Neighbor, reason: Goodbyes, now: float, back_within: int) -> None:
+        if neighbor.status is Status.GONE:
+            return
+        self._members.goodbye(neighbor, reason, now, back_within)
+        self._reassembly.forget(neighbor.link)
+        if reason == "done":
+            neighbor.current_round = max(neighbor.current_round, self._round_clock.rounds)
+            self._connection_setup.give_up_done()
+        else:
+            self._reports.left(neighbor.rank, reason, back_within)

@@ -1,0 +1,89 @@
+"""Following: what follows from member lists: quorum, slack, graphs of rounds, neighbors, and whom to dial; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+from dpeer.peer.core.dialling import dials
+from dpeer.peer.core.effects import Admit, Effect
+from dpeer.peer.core.list_keeper import ListKeeper
+from dpeer.peer.core.membership import Membership
+from dpeer.peer.core.round_clock import RoundClock
+from dpeer.peer.core.schedule import Schedule
+
+
+class Following:
+    """Applies the lists as they change, and the list of each round as it begins.
+
+    The quorum goes by the list that counts at once, a round by the one with which it was begun. Links are kept to
+    neighbors by both lists and by those of the last rounds: a leaver's last body is still mixed, and a list that comes
+    to count finds its edges there.
+
+    Args:
+        rank: The peer.
+        alone: Whether it cannot be cut off.
+
+    Attributes:
+        to_dial: The ranks that this peer dials.
+        effects: What is to be done; to be emptied by its reader.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        keeper: ListKeeper,
+        round_clock: RoundClock,
+        schedule: Schedule,
+        members: Membership,
+        *,
+        alone: bool,
+    ) -> None:
+        self.to_dial: frozenset[int] = frozenset()
+        self.effects: list[Effect] = []
+        self._rank, self._alone = rank, alone
+        self._keeper = keeper
+        self._round_clock = round_clock
+        self._schedule = schedule
+        self._members = members
+        self._addresses: Mapping[int, str] = MappingProxyType({})
+        self._dials_all = False
+        self.follow()
+
+    def open(self, to_dial: Collection[int], addresses: Mapping[int, str]) -> None:
+        """Begin to dial these ranks, or those that follow from lists; `addresses` are those of the federation file."""
+        self._addresses, self.to_dial = addresses, frozenset(to_dial)
+        self.link()
+
+    def follow(self) -> None:
+        """Another list counts, or waits."""
+        used = self._keeper.used
+        self._schedule.use(used)
+        slack = 0 if self._alone or not used.connections(self._rank) else used.diameter
+        self._round_clock.use(used.members, used.rounds, slack)
+        if self._keeper.lists is not None:
+            self._round_clock.know(self._keeper.next_rank)
+            self.link()
+            self.effects.append(Admit(self._keeper.keys))
+
+    def dial_all(self, stuck: bool) -> None:
+        """Dial all members while this peer is stuck: its neighbors may all have gone, or be as stuck as it is."""
+        if self._dials_all != stuck:
+            self._dials_all = stuck
+            self.link()
+
+    def link(self) -> None:
+        """Find the neighbors, and whom to dial; without lists both stay as they were at the start."""
+        if self._keeper.lists is None:
+            return
+        rank, keeper = self._rank, self._keeper
+        near = {*keeper.used.connections(rank)}.union(*(one.connections(rank) for one in self._schedule.begun))
+        members = {*keeper.members, *near} - {rank}
+        self._members.follow(near, members, {one: self._round_clock[one] for one in self._round_clock.there})
+        known = {one: keeper.address(one) or self._addresses.get(one) for one in {*members, rank}}
+        addresses = {one: address for one, address in known.items() if address is not None}
+        if self._dials_all or keeper.joins:  # whoever should dial: they may know nothing of this peer
+            wanted = {one for one in members if one in addresses}
+        else:
+            wanted = {one for one in near | keeper.near if dials(rank, one, addresses)}
+        self.to_dial = frozenset(wanted)

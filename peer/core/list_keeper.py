@@ -1,0 +1,316 @@
+"""List keeper: takes member lists from links and operators, has them written, and passes them on to who lacks them.
+
+A stamp is said only once both lists are on disk: a peer that had said more than it has after a crash would be counted
+for a list that nobody may have. On each link the lists go before the next message that says a stamp, so who hears of a
+vote has what was voted for. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dpeer.exceptions import ConfigurationError, ProtocolError
+from dpeer.peer.config import ListsConfig, PeerConfig
+from dpeer.peer.core import wire
+from dpeer.peer.core.effects import Effect, Keep
+from dpeer.peer.core.member_list import NO_KEY, Former, Gone, Member, MemberList, MemberListError, decode
+from dpeer.peer.core.member_lists import Change, MemberLists, Stamp, Word
+from dpeer.peer.core.schedule import ListedGraph
+from dpeer.peer.core.send_queue import SendQueues
+from dpeer.peer.core.stamps import Stamps, unpacked
+from dpeer.peer.transport import Link
+from dpeer.topology import Graphs
+
+
+class ListKeeper:
+    """The member lists of one peer, on its disk and on its links.
+
+    Args:
+        config: The peer's; `lists` is None where no operator can sign any, and list 0 stays.
+        topology: The graph of list 0.
+        stamps: What each rank is known to have on disk.
+        follow: Called when another list counts, or another one waits.
+        now: This peer's current round.
+        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
+
+    Attributes:
+        lists: The two lists; None where list 0 stays.
+        none: The stamp of a rank that has list 0 alone.
+        since: The round that this peer was in when the list that counts began to; 0 for list 0.
+        effects: What is to be done; to be emptied by its reader.
+    """
+
+    def __init__(
+        self,
+        config: PeerConfig,
+        topology: Graphs,
+        stamps: Stamps,
+        send_queues: SendQueues,
+        follow: Callable[[], None],
+        now: Callable[[], int],
+        log: Callable[..., None],
+    ) -> None:
+        self.effects: list[Effect] = []
+        self.since = 0
+        self._rank = config.rank
+        self._config: ListsConfig | None = config.lists
+        self.lists = None if config.lists is None else MemberLists(config.lists.zero)
+        self._zero = ListedGraph(topology, range(topology.size), config.rounds, b"0")
+        self._graphs: dict[bytes, ListedGraph] = {}
+        self._stamps = stamps
+        self._send_queues = send_queues
+        self._follow, self._now = follow, now
+        self._log = log
+        self._on_disk = self.none = Stamp() if self.lists is None else self.lists.stamp
+        self._said: dict[Link, Stamp] = {}
+        self._sent: dict[Link, Stamp] = {}
+
+    # -- what follows from the lists ---------------------------------------------------------------------------
+
+    @property
+    def used(self) -> ListedGraph:
+        """The graph of the list that counts."""
+        return self._zero if self.lists is None else self._graph(self.lists.counts)
+
+    @property
+    def near(self) -> set[int]:
+        """The neighbors by the list that waits: they are dialled, so that it may count at once."""
+        waits = None if self.lists is None else self.lists.waits
+        return set() if waits is None else {*self._graph(waits).connections(self._rank)}
+
+    @property
+    def members(self) -> set[int]:
+        """The members by both lists."""
+        if self.lists is None:
+            return {*self._zero.members}
+        return {*self.lists.counts.members, *(self.lists.waits.members if self.lists.waits else ())}
+
+    @property
+    def waiting(self) -> MemberList | None:
+        """The list that waits for votes."""
+        return None if self.lists is None else self.lists.waits
+
+    @property
+    def gone(self) -> Gone | None:
+        """How this peer went, if it is a member no more."""
+        former = {} if self.lists is None else self.lists.counts.former
+        return former[self._rank].gone if self._rank in former else None
+
+    @property
+    def joins(self) -> bool:
+        """Whether this peer is no member yet: no list that counts here has ever had it."""
+        return self.lists is not None and self._rank not in self.lists.counts.members and self.gone is None
+
+    @property
+    def comes_anew(self) -> bool:
+        """Whether list 0 does not have this peer, so that it begins without a history."""
+        return self._rank not in self._zero.members
+
+    @property
+    def next_rank(self) -> int:
+        """The lowest rank that none has had, as far as is known."""
+        return len(self._zero.members) if self.lists is None else self.lists.newest.next_rank
+
+    def address(self, rank: int) -> str | None:
+        """Where a list says that a rank is dialled; None where none but list 0 says so."""
+        if self.lists is None:
+            return None
+        for one in (self.lists.counts, self.lists.waits):
+            if one is not None and one.version and rank in one.members:
+                return one.members[rank].address
+        return None
+
+    def _graph(self, one: MemberList) -> ListedGraph:
+        """The graph of a list.
+
+        Raises:
+            MemberListError: There is no such graph here.
+        """
+        if one.version == 0 or self._config is None:
+            return self._zero
+        if one.digest not in self._graphs:
+            uses = one.digest[: wire.USES_BYTES]
+            try:
+                self._graphs[one.digest] = ListedGraph(self._config.graph_of(one), one.members, one.rounds, uses)
+            except ConfigurationError as error:
+                raise MemberListError(f"member list {one.version}: {error}") from error
+        return self._graphs[one.digest]
+
+    # -- lists come --------------------------------------------------------------------------------------------
+
+    def resume(self, counts: MemberList | None, waits: MemberList | None) -> None:
+        """Take up the lists that are on disk, before anything is said; list 0 counts where none does.
+
+        Of the list that waits, and one that the operator gives at the start, the later waits.
+
+        Raises:
+            MemberListError: One of them is not of this federation, not signed as it must be, or without a graph here.
+        """
+        assert self._config is not None, "operators can sign lists"
+        counts, given = counts or self._config.zero, self._config.given
+        if given is not None and given.version and given.key > max(counts.key, waits.key if waits else NO_KEY):
+            waits = given
+        for one in (counts, waits):
+            if one is not None and one.version:
+                self._verify(one)
+        self.lists = MemberLists(counts, waits)
+        self._on_disk = self.lists.stamp
+        if self._on_disk > self.none:
+            self._stamps.reached(self._rank, self._on_disk)
+        self._follow()
+
+    def hand(self, one: MemberList) -> str | None:
+        """An operator hands over a list; returns the reason for which it is not taken, None if it is."""
+        if self.lists is None:
+            return "the federation file lists no operators: no list can be signed"
+        try:
+            self._verify(one)
+        except MemberListError as error:
+            return str(error)
+        known = self.lists
+        if one.key == known.counts.key:
+            return f"member list {one.version} counts already"
+        if known.waits is not None and one.key == known.waits.key:
+            return f"member list {one.version} is here already, and waits for votes"
+        if not one.force and (why := one.why_not_after(known.counts)) is not None:
+            return f"member list {one.version}: {why}"
+        if not self._take(Word(known.counts, one)):
+            waits = "" if known.waits is None else f", and list {known.waits.version} waits for votes"
+            return f"member list {one.version}: list {known.counts.version} counts{waits}: give it a higher version"
+        return None
+
+    def on_lists(self, message: wire.Lists) -> None:
+        """Another peer's lists came.
+
+        Raises:
+            ProtocolError: They are none that this peer could use.
+        """
+        if self.lists is None or self._config is None:
+            raise ProtocolError("lists", "member lists, and the federation file lists no operators")
+        try:
+            counts = self._decoded(message.counts) or self._config.zero
+            waits = self._decoded(message.waits)
+        except MemberListError as error:
+            raise ProtocolError("lists", str(error)) from error
+        self._take(Word(counts, waits))
+
+    def _decoded(self, document: bytes) -> MemberList | None:
+        if not document:
+            return None
+        one = decode(document)
+        self._verify(one)
+        return one
+
+    def _verify(self, one: MemberList) -> None:
+        """Refuse a list that this peer cannot use.
+
+        Raises:
+            MemberListError: Says why.
+        """
+        assert self._config is not None, "operators can sign lists"
+        one.verify(self._config.zero.federation, self._config.signers)
+        self._graph(one)
+
+    def _take(self, word: Word) -> bool:
+        assert self.lists is not None, "there are operators"
+        changes = self.lists.take(word)
+        for change in changes:
+            self._has_changed(change)
+        if changes:
+            self._keep()
+        return bool(changes)
+
+    def review(self) -> None:
+        """See whether the list that waits counts by now; to be called after each change of stamps."""
+        if self.lists is None or self.lists.waits is None:
+            return
+        if (change := self.lists.review(self._stamps)) is not None:
+            self._has_changed(change)
+            self._keep()
+
+    def _has_changed(self, change: Change) -> None:
+        assert self.lists is not None, "one has changed"
+        counts = self.lists.counts is change.one
+        if counts:
+            self.since = self._now()
+        self._log(
+            "info", "member-list",
+            f"member list {change.one.version} {'counts' if counts else 'waits for votes'}: {change.why}; members "
+            f"{', '.join(map(str, sorted(change.one.members)))}, {change.one.rounds} rounds, {change.one.graph}",
+            version=change.one.version,
+        )  # fmt: skip
+        self._follow()
+
+    def _keep(self) -> None:
+        assert self.lists is not None, "one has changed"
+        self.effects.append(Keep(self.lists.counts, self.lists.waits, self.lists.stamp))
+
+    def kept(self, stamp: Stamp) -> None:
+        """The lists with this stamp are on disk: from now on it is said."""
+        self._on_disk = max(self._on_disk, stamp)
+        self._stamps.reached(self._rank, self._on_disk)
+        for link, said in self._said.items():
+            if said < self._on_disk:
+                self.send(link)
+
+    # -- lists go ----------------------------------------------------------------------------------------------
+
+    def heard(self, link: Link, rank: int, table: bytes) -> bool:
+        """A rank has said on this link what it has on disk: send the lists if it lacks some.
+
+        Returns:
+            Whether it has more than this peer, and takes this peer to have as much: it is to be told.
+        """
+        if self.lists is None:
+            return False
+        said = self._said[link] = unpacked(table).get(rank, self.none)
+        if said < self._on_disk:
+            self.send(link)
+        return said > self._on_disk
+
+    def send(self, link: Link) -> None:
+        """Send the lists on this link before anything else, unless they are on their way already."""
+        if self.lists is None or self._on_disk == self.none or self._sent.get(link) == self._on_disk:
+            return
+        self._sent[link] = self._on_disk
+        self._send_queues[link].add_first("lists", wire.encode(self._message()))
+
+    def _message(self) -> wire.Lists:
+        """Both lists, also where they are not on disk yet: nothing is said of them."""
+        assert self.lists is not None, "there is one"
+        counts, waits = self.lists.counts, self.lists.waits
+        return wire.Lists(
+            rank=self._rank,
+            counts=counts.encode() if counts.version else b"",
+            waits=b"" if waits is None else waits.encode(),
+        )
+
+    def forget(self, link: Link) -> None:
+        """A link is broken: what was said on it does not count any more."""
+        self._said.pop(link, None)
+        self._sent.pop(link, None)
+
+    def has_to_tell(self, rank: int) -> bool:
+        """Whether a rank is a member no more, and has not said that it knows."""
+        if self.lists is None or rank not in self.lists.counts.former:
+            return False
+        return self._stamps.get(rank, self.none).counts < self.lists.counts.key
+
+    @property
+    def keys(self) -> dict[int, tuple[str, ...]]:
+        """The public keys of all who may connect: members by both lists, and former ones, who are told so."""
+        if self.lists is None:
+            return {}
+        found: dict[int, tuple[str, ...]] = {}
+        for one in (self.lists.waits, self.lists.counts):
+            some: Mapping[int, Member | Former] = {} if one is None else {**one.former, **one.members}
+            for rank, who in some.items():
+                found[rank] = tuple(dict.fromkeys((*found.get(rank, ()), *who.keys)))
+        return found
+
+    @property
+    def highest(self) -> int:
+        """The highest version that any rank is known to have."""
+        versions = [key.version for stamp in self._stamps.values() for key in stamp if key != NO_KEY]
+        own = 0 if self.lists is None else self.lists.newest.version
+        return max([own, *versions])

@@ -1,0 +1,60 @@
+"""Answers what `dpeer members` asks a running peer at its control socket: which lists it has, and to take another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.peer.core.member_list import NO_KEY, Key, MemberListError, decode
+from dpeer.peer.driver import Driver
+
+
+def answer_members(request: Mapping[str, Any], driver: Driver) -> Mapping[str, Any]:
+    """Show the member lists ({"members": "show"}), or take one ({"members": "hand", "list": DOCUMENT}).
+
+    Raises:
+        ConfigurationError: The request is neither, or this run has no member lists.
+    """
+    lists = driver.core.lists.lists
+    if lists is None:
+        raise ConfigurationError("the federation file lists no operators: this run has no member lists")
+    match request.get("members"):
+        case "show":
+            return _shown(driver)
+        case "hand":
+            document = json.dumps(request.get("list"), sort_keys=True, separators=(",", ":")).encode()
+            try:
+                why = driver.hand(decode(document))
+            except MemberListError as error:
+                why = str(error)
+            return {"taken": why is None, "why": why or ""}
+        case other:
+            raise ConfigurationError(f"members = {other!r}: expected show, or hand")
+
+
+def _shown(driver: Driver) -> Mapping[str, Any]:
+    core, keeper = driver.core, driver.core.lists
+    lists, clock, members = keeper.lists, core.round_clock, core.members
+    assert lists is not None, "asked before"
+    rank = core.rank
+    connected = {one.rank for one in members.every() if not one.away and one.link is not None}
+    heard_of = {one for one in clock.there if one in members and not members[one].away}
+    return {
+        "list": lists.counts.document,
+        "next": None if lists.waits is None else lists.waits.document,
+        "stamps": {
+            str(one): [_plain(key) for key in clock.stamps.get(one, keeper.none)]
+            for one in sorted(keeper.members & {*clock.stamps, *clock.there})
+        },
+        "round": members.current_round,
+        "rank": rank,
+        "highest": keeper.highest,
+        "living": sorted(connected | heard_of | {rank}),
+        "since": keeper.since,
+    }
+
+
+def _plain(key: Key) -> list[Any] | None:
+    return None if key == NO_KEY else [key.version, key.digest.hex()]

@@ -1,0 +1,319 @@
+"""Schedules of member lists: peers join, leave, move and come back while rounds run."""
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from dpeer.exceptions import TopologyError
+from dpeer.peer.config import ListsConfig
+from dpeer.peer.core.member_list import NO_KEY, Former, Member, MemberList, Signers, is_quorum
+from dpeer.peer.core.member_lists import Stamp
+from dpeer.peer.core.stamps import unpacked
+from dpeer.peer.core.wire import USES_BYTES, unpack
+from dpeer.simulation.network import later
+from tests.world.disk import Disk
+from tests.world.scenario import Scenario, graphs
+from tests.world.world import World
+
+OPERATOR = Ed25519PrivateKey.from_private_bytes(bytes(32))
+SIGNERS = Signers((OPERATOR.public_key().public_bytes_raw().hex(),))
+FEDERATION = "fe" * 32
+
+_ERROR = 1e-12
+
+
+@dataclass(frozen=True)
+class Change:
+    """An operator asks a peer for its lists, signs the next one, and hands it over.
+
+    Attributes:
+        at: Virtual seconds from the start.
+        to: The rank that is asked.
+        add: How many newcomers.
+        remove: Ranks that go.
+        rounds: So many more.
+        topology: Another graph.
+        move: A rank that goes to another address: its process ends, and begins there.
+        comes: Seconds after which newcomers, or the one that moves, begin; infinity for never.
+        force: Whether the list counts at once.
+        settle: Whether it takes the place of one that waits.
+        also: Other ranks to which it is handed in the same moment.
+        blind: Whether it follows list 0, whatever the peer has.
+        evict: Whether those that go are named as evicted.
+    """
+
+    at: float
+    to: int
+    add: int = 0
+    remove: tuple[int, ...] = ()
+    rounds: int = 0
+    topology: str | None = None
+    move: int | None = None
+    comes: float = 1.0
+    force: bool = False
+    settle: bool = False
+    also: tuple[int, ...] = ()
+    blind: bool = False
+    evict: bool = False
+
+
+@dataclass(frozen=True)
+class MemberScenario(Scenario):
+    """A run in which members change."""
+
+    changes: tuple[Change, ...] = ()
+    alone: tuple[int, ...] = ()
+    """Newcomers that have a list which was handed to nobody."""
+    promised: bool = True
+    """Whether nothing of what is not promised happens (docs/design.md)."""
+
+    @property
+    def over_at(self):
+        later_on = [one.at + (one.comes if one.comes < math.inf else 0) for one in self.changes]
+        return max([super().over_at, *later_on], default=0.0)
+
+
+@dataclass
+class Begun:
+    """A round that was begun to be trained: when, and what its peer knew then."""
+
+    rank: int
+    number: int
+    one: MemberList
+    quorum: frozenset[int]
+    completed: dict[int, int]
+    slack: int
+
+
+class MemberWorld(World):
+    """Plays a scenario in which members change."""
+
+    def __init__(self, scenario, **how):
+        super().__init__(scenario, **how)
+        more = sum(change.add for change in scenario.changes) + len(scenario.alone)
+        self.size += more  # faults part ranks from all others
+        self.disks += [Disk() for _ in range(more)]
+        self.lives += [[] for _ in range(more)]
+        self.stated += [0] * more
+        self.addresses = {rank: f"sim://{rank}" for rank in range(self.size) if rank not in scenario.hidden}
+        members = {rank: Member(self.addresses.get(rank)) for rank in range(scenario.size)}
+        self.zero = MemberList(FEDERATION, 0, b"", members, {}, scenario.rounds, scenario.topology, "")
+        self.known = {b"0": self.zero}
+        self.handed: list[MemberList] = []
+        self.lists: dict[tuple[int, int], MemberList] = {}
+        self.begun: list[Begun] = []
+        self.rows: dict[tuple[int, int], dict[int, float]] = {}
+        self.given: dict[int, MemberList] = {}
+
+    # -- the operators -------------------------------------------------------------------------------------
+
+    def _begin_all(self):
+        for rank in range(self.scenario.size):
+            self._begin(rank, resume=False)
+        for change in self.scenario.changes:
+            later(change.at, partial(self.change, change))
+        for rank in self.scenario.alone:
+            one = self._signed(replace(self._after(self.zero), members={**self.zero.members, rank: self._member(rank)}))
+            self._arrive(rank, one, 3.0)
+
+    def change(self, change):
+        """Build a list as the command does, and hand it over."""
+        life = self.lives[change.to][-1] if self.lives[change.to] else None
+        if life is None or life.peer is None or life.task.done() or life.peer.core.lists.lists is None:
+            return
+        lists = life.peer.core.lists.lists
+        before = self.zero if change.blind else lists.counts
+        if change.to not in before.members and not change.force:
+            return
+        if lists.waits is not None and not (change.force or change.settle or change.blind):
+            self.say(change.to, "an operator is refused: a list waits")
+            return
+        gone = {*change.remove} & before.members.keys()
+        fresh = range(before.next_rank, before.next_rank + change.add)
+        stay = {rank: one for rank, one in before.members.items() if rank not in gone}
+        members = {**stay, **{rank: self._member(rank) for rank in fresh}}
+        if change.move is not None and change.move in members:
+            self.addresses[change.move] = f"sim://{change.move}/{change.at}"
+            members[change.move] = self._member(change.move)
+        how = "evicted" if change.evict or change.force else "left"
+        one = replace(
+            self._after(before),
+            version=life.peer.core.lists.highest + 1 if change.force or change.settle else before.version + 1,
+            members=members,
+            former={**before.former, **{rank: Former((), how) for rank in gone}},
+            rounds=before.rounds + change.rounds,
+            graph=change.topology or before.graph,
+            force=change.force,
+        )
+        try:
+            self.graphs_of(one)
+        except TopologyError:
+            return
+        if len(members) < 2 or not (change.force or is_quorum(members, stay)):
+            self.say(change.to, "an operator is refused: too few stay")
+            return
+        one = self._signed(one)
+        self.handed.append(one)
+        for rank in (change.to, *change.also):
+            there = self.lives[rank][-1]
+            if there.peer is not None and not there.task.done():
+                why = there.peer.driver.hand(one)
+                self.say(rank, f"is handed list {one.version} {sorted(members)}: {why}")
+        for rank in fresh if change.comes < math.inf else ():
+            self._arrive(rank, one, change.comes)
+        if change.move is not None and change.move in members:
+            self.kill(change.move, notice=True)
+            later(change.comes, lambda: self._begin(change.move, resume=True))
+
+    def _after(self, before):
+        return replace(before, version=before.version + 1, previous=before.digest, force=False, signatures={})
+
+    def _member(self, rank):
+        return Member(self.addresses.get(rank))
+
+    def _signed(self, one):
+        # Of two operators that sign at one moment no two lists are equal; the digest decides nothing else.
+        one = replace(one, edges=hashlib.sha256(f"{len(self.known)}".encode()).hexdigest()).signed(OPERATOR)
+        self.known[one.digest[:USES_BYTES]] = one
+        return one
+
+    def _arrive(self, rank, one, seconds):
+        self.given[rank] = one
+        later(seconds, lambda: self.lives[rank] or self._begin(rank, resume=False))
+
+    def graphs_of(self, one):
+        return graphs(one.graph, len(one.members), 1.0)
+
+    def lists_of(self, life):
+        return ListsConfig(self.zero, SIGNERS, self.graphs_of, self.given.get(life.rank))
+
+    def listed(self, rank):
+        return {other: address for other, address in self.addresses.items() if other < self.scenario.size}
+
+    # -- what is observed ----------------------------------------------------------------------------------
+
+    def graph(self, rank, number):
+        one = self.lists.get((rank, number), self.zero)
+        found = self.lives[rank][-1].peer.core.lists._graph(one)
+        return found.at(number, rank)
+
+    def begins(self, life, number, due, *, trains):
+        core, rank = life.peer.core, life.rank
+        one = self.known[core.schedule.uses(number)]
+        self.check(number == due, f"rank {rank} begins round {number} where {due} is due")
+        life.began.append(number)
+        self.began[rank, number] = self.loop.time()
+        self.lists[rank, number] = one
+        self.say(rank, f"{'begins' if trains else 'sits out'} round {number} by list {one.version}")
+        if trains:
+            self.check(rank in one.members, f"rank {rank} trains in round {number}, and list {one.version} lacks it")
+            clock = core.round_clock
+            known = {other: clock[other] for other in range(self.size)}
+            enough = frozenset(other for other in clock.members if known[other] >= number - clock.slack)
+            self.begun.append(Begun(rank, number, one, enough, known, clock.slack))
+        self.director.begun(rank, number)
+
+    def mixes(self, life, number, rank, raw, named):
+        self.check(named[:2] == (rank, number), f"rank {life.rank} mixes in round {number} a body {named} of {rank}")
+        self.check(self.released.get(named) == raw, f"rank {life.rank} mixes a body that was never released: {named}")
+        ours, theirs = self.lists[life.rank, number], self.lists[rank, number]
+        self.check(
+            ours is theirs,
+            f"rank {life.rank} mixes round {number} by list {ours.version}, and rank {rank} by list {theirs.version}",
+        )
+        senders = self.graph(life.rank, number).in_neighbors
+        self.check(rank in senders, f"rank {life.rank} mixes rank {rank}, and hears nothing of it in round {number}")
+
+    def weighs(self, life, number, row):
+        self.rows[life.rank, number] = row
+
+    def sits_out(self, life, number):
+        self.sat_out.add((life.rank, number))
+
+    def adopts(self, life, number, ranks):
+        self.say(life.rank, f"adopts in round {number} the bodies of {ranks}")
+        self.adopted[life.rank, number] = ranks
+
+    def releases(self, life, number, payload, base, body):
+        self.released[life.rank, number, life.incarnation] = payload
+
+    def _sent(self, source, target, frames):
+        super()._sent(source, target, frames)
+        if bytes(frames[0])[:1] == b"\xc1":
+            return
+        fields, disk = unpack(frames[0]), self.disks[source]
+        if fields.get("kind") in ("hello", "heartbeat"):
+            said = unpacked(fields["stamps"]).get(source)
+            if said is not None:
+                counts, waits = disk.lists
+                have = Stamp((counts or self.zero).key, NO_KEY if waits is None else waits.key)
+                self.check(said <= have, f"rank {source} says {said}, and has {have} on disk")
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    def at_the_end(self):
+        for life in (life for lives in self.lives for life in lives if life.peer is not None):
+            dropped = life.peer.core.drops.counts + life.peer.core.exchange.inbox.dropped
+            for reason in ("unhandled", "malformed", "early", "wrong-rank", "mismatch", "oversized", "lists"):
+                self.check(not dropped[reason], f"rank {life.rank} dropped {dropped[reason]} messages: {reason}")
+        if self.scenario.promised:
+            depth, worst = self.split()
+            far = max(self.lives[0][-1].peer.core.lists._graph(one).diameter for one in self.known.values())
+            self.check(depth <= 2 * (far + 1), f"a split of {depth} rounds: {worst}")
+
+    def split(self):
+        """The most rounds that two peers, whose quorums share no rank, ran past each other's word."""
+        deepest, worst = 0, None
+        by_round: dict[int, list[Begun]] = {}
+        for one in self.begun:
+            if (one.rank, one.number) in self.used:
+                by_round.setdefault(one.number, []).append(one)
+        for number, every in by_round.items():
+            for place, a in enumerate(every):
+                for b in every[:place]:
+                    if a.rank == b.rank or a.quorum & b.quorum:
+                        continue
+                    word = max(
+                        max((a.completed.get(rank, 0) for rank in b.quorum), default=0),
+                        max((b.completed.get(rank, 0) for rank in a.quorum), default=0),
+                    )
+                    if number - word > deepest:
+                        deepest, worst = number - word, (number, a.rank, sorted(a.quorum), b.rank, sorted(b.quorum))
+        return deepest, worst
+
+    def columns(self):
+        """The largest error of a column, over those who mixed with one list, and how many rounds lacked an edge."""
+        error, partial_rounds = 0.0, 0
+        for number in sorted({number for _, number in self.rows}):
+            rows = {rank: row for (rank, one), row in self.rows.items() if one == number}
+            lacks = False
+            for rank, row in rows.items():
+                column = math.fsum(other.get(rank, 0.0) for other in rows.values())
+                error = max(error, abs(column - 1))
+                near = self.graph(rank, number).in_neighbors
+                lacks |= any(other not in row for other in near)
+            partial_rounds += lacks
+        return error, partial_rounds
+
+    def statuses(self):
+        """How each rank ended that has come."""
+        found = {}
+        for life in self.present:
+            outcome = life.outcome
+            killed = life.process.dead
+            found[life.rank] = "killed" if killed else getattr(outcome, "status", repr(outcome))
+        return found
+
+    def ends(self, ranks, status="done"):
+        """Fail unless these ranks have ended so."""
+        found = self.statuses()
+        for rank in ranks:
+            self.check(found.get(rank) == status, f"rank {rank} ended {found.get(rank)}, not {status}: {found}")
+
+    def agree(self, ranks):
+        """Fail unless these ranks have one list, and none that waits."""
+        found = {rank: self.lives[rank][-1].peer.core.lists.lists.stamp for rank in ranks}
+        self.check(len({*found.values()}) == 1, f"lists differ: {found}")
