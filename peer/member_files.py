@@ -21,7 +21,7 @@ def write_lists(folder: Path, counts: MemberList, waits: MemberList | None) -> N
 
 
 def read_lists(folder: Path) -> tuple[MemberList | None, MemberList | None]:
-    """The list that counts and the one that waits; None where there is none but list 0. They are not verified.
+    """The list that counts and the one that waits; None for list 0, and for none. They are not verified.
 
     Raises:
         MemberListError: The file is damaged.

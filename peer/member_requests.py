@@ -19,7 +19,9 @@ def answer_members(request: Mapping[str, Any], driver: Driver) -> Mapping[str, A
     """
     lists = driver.core.lists.lists
     if lists is None:
-        raise ConfigurationError("the federation file lists no operators: this run has no member lists")
+        raise ConfigurationError(
+            f"rank {driver.core.rank}: the federation file lists no operators, so this run has no member lists"
+        )
     match request.get("members"):
         case "show":
             return _shown(driver)

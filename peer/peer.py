@@ -230,7 +230,9 @@ class Peer:
                 outcome = await self._conclude("done")
                 if self._at_once is not None:
                     early = asyncio.ensure_future(self._at_once(outcome))
-            self.driver.open(dialled(self.config.rank, self.neighbors, addresses), addresses, self._start)
+            listed = lists is not None and lists.counts.version > 0  # then the core knows who has which address
+            to_dial = () if listed else dialled(self.config.rank, self.neighbors, addresses)
+            self.driver.open(to_dial, addresses, self._start)
             status = await self._until_stopped(self._run())
             leaving = _GOODBYES[status]
             if early is not None:

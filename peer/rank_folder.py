@@ -219,7 +219,7 @@ class RankFolder:
         self._metrics.rewrite()
 
     def take_up_lists(self) -> tuple[MemberList | None, MemberList | None]:
-        """The member lists on disk when resuming; None where there is none but list 0.
+        """The member lists on disk when resuming; None for list 0, and for none.
 
         Raises:
             MemberListError: They are damaged.

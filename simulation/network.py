@@ -380,7 +380,7 @@ class FaultyTransport:
         return dialled.link
 
     def admit(self, keys: Mapping[Identity, tuple[str, ...]]) -> None:
-        """There are no keys."""
+        """Simulated peers have no keys."""
 
     def drop(self, link: Link) -> None:
         """Give a dialled link up."""

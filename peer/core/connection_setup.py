@@ -404,5 +404,5 @@ class ConnectionSetup:
         return [one.rank for one in away if not self._members.is_done(one.rank)]
 
     def _may_go(self, neighbor: Neighbor) -> bool:
-        """Whether a link that this peer has dialled is of no use any more: a former member is told first that it is."""
+        """Whether a link that this peer has dialled is of no use any more: a former member hears first that it is."""
         return neighbor.status is Status.GONE or not self._keeper.has_to_tell(neighbor.rank)

@@ -23,7 +23,7 @@ class Dialled:
         patience: Seconds of silence after which the rank is dialled again.
         unanswered: Clock time at which the hello is repeated, because no answer has come since the link was
             established; infinity while it is not established; None once it was answered.
-        address: Where a member list said that the rank is; None for where it was at the start.
+        address: The rank's address by a member list; None for that at the start.
     """
 
     rank: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
 from dpeer.peer.core.dialling import dials
@@ -22,6 +22,7 @@ class Following:
 
     Args:
         rank: The peer.
+        began: Whether rounds have begun.
         alone: Whether it cannot be cut off.
 
     Attributes:
@@ -36,6 +37,7 @@ class Following:
         round_clock: RoundClock,
         schedule: Schedule,
         members: Membership,
+        began: Callable[[], bool],
         *,
         alone: bool,
     ) -> None:
@@ -45,10 +47,9 @@ class Following:
         self._keeper = keeper
         self._round_clock = round_clock
         self._schedule = schedule
-        self._members = members
+        self._members, self._began = members, began
         self._addresses: Mapping[int, str] = MappingProxyType({})
         self._dials_all = False
-        self.follow()
 
     def open(self, to_dial: Collection[int], addresses: Mapping[int, str]) -> None:
         """Begin to dial these ranks, or those that follow from lists; `addresses` are those of the federation file."""
@@ -79,10 +80,11 @@ class Following:
         rank, keeper = self._rank, self._keeper
         near = {*keeper.used.connections(rank)}.union(*(one.connections(rank) for one in self._schedule.begun))
         members = {*keeper.members, *near} - {rank}
-        self._members.follow(near, members, {one: self._round_clock[one] for one in self._round_clock.there})
+        completed = {one: self._round_clock[one] for one in self._round_clock.there}
+        self._members.follow(near, members, completed, began=self._began())
         known = {one: keeper.address(one) or self._addresses.get(one) for one in {*members, rank}}
         addresses = {one: address for one, address in known.items() if address is not None}
-        if self._dials_all or keeper.joins:  # whoever should dial: they may know nothing of this peer
+        if self._dials_all or keeper.joins:  # all of them: they may know nothing of this peer
             wanted = {one for one in members if one in addresses}
         else:
             wanted = {one for one in near | keeper.near if dials(rank, one, addresses)}

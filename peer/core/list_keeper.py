@@ -1,8 +1,8 @@
 """List keeper: takes member lists from links and operators, has them written, and passes them on to who lacks them.
 
-A stamp is said only once both lists are on disk: a peer that had said more than it has after a crash would be counted
-for a list that nobody may have. On each link the lists go before the next message that says a stamp, so who hears of a
-vote has what was voted for. No I/O.
+A stamp leaves only once both lists are on disk: a peer that claims more than it has after a crash would be counted for
+a list that all may lack. On each link the lists go before the next message with a stamp, so who hears of a vote has
+what was voted for. No I/O.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class ListKeeper:
         """The graph of a list.
 
         Raises:
-            MemberListError: There is no such graph here.
+            MemberListError: This host has no such graph.
         """
         if one.version == 0 or self._config is None:
             return self._zero
@@ -139,7 +139,7 @@ class ListKeeper:
     # -- lists come --------------------------------------------------------------------------------------------
 
     def resume(self, counts: MemberList | None, waits: MemberList | None) -> None:
-        """Take up the lists that are on disk, before anything is said; list 0 counts where none does.
+        """Take up the lists that are on disk, before the first message; list 0 counts where none does.
 
         Of the list that waits, and one that the operator gives at the start, the later waits.
 
@@ -212,7 +212,7 @@ class ListKeeper:
         self._graph(one)
 
     def _take(self, word: Word) -> bool:
-        assert self.lists is not None, "there are operators"
+        assert self.lists is not None, "the federation has operators"
         changes = self.lists.take(word)
         for change in changes:
             self._has_changed(change)
@@ -242,63 +242,61 @@ class ListKeeper:
         self._follow()
 
     def _keep(self) -> None:
+        """Have both lists written. They are passed on meanwhile: they do not say who has them."""
         assert self.lists is not None, "one has changed"
         self.effects.append(Keep(self.lists.counts, self.lists.waits, self.lists.stamp))
+        for link in [*self._said]:
+            self.send(link)
 
     def kept(self, stamp: Stamp) -> None:
-        """The lists with this stamp are on disk: from now on it is said."""
+        """The lists with this stamp are on disk: messages have it from now on."""
         self._on_disk = max(self._on_disk, stamp)
         self._stamps.reached(self._rank, self._on_disk)
-        for link, said in self._said.items():
-            if said < self._on_disk:
-                self.send(link)
 
     # -- lists go ----------------------------------------------------------------------------------------------
 
     def heard(self, link: Link, rank: int, table: bytes) -> bool:
-        """A rank has said on this link what it has on disk: send the lists if it lacks some.
+        """A rank states on this link what it has on disk: send the lists if it lacks some.
 
         Returns:
-            Whether it has more than this peer, and takes this peer to have as much: it is to be told.
+            Whether it has more than this peer, and takes this peer to have as much: it needs this peer's stamp.
         """
         if self.lists is None:
             return False
-        said = self._said[link] = unpacked(table).get(rank, self.none)
-        if said < self._on_disk:
-            self.send(link)
-        return said > self._on_disk
+        said, before = unpacked(table).get(rank, self.none), self._said.get(link)
+        self._said[link] = said
+        self.send(link)
+        return said > self._on_disk and said != before
 
     def send(self, link: Link) -> None:
-        """Send the lists on this link before anything else, unless they are on their way already."""
-        if self.lists is None or self._on_disk == self.none or self._sent.get(link) == self._on_disk:
+        """Send the lists on this link before anything else, unless the other end has them, or will have."""
+        if self.lists is None or self._said.get(link, self.none) >= self.lists.stamp:
             return
-        self._sent[link] = self._on_disk
-        self._send_queues[link].add_first("lists", wire.encode(self._message()))
-
-    def _message(self) -> wire.Lists:
-        """Both lists, also where they are not on disk yet: nothing is said of them."""
-        assert self.lists is not None, "there is one"
         counts, waits = self.lists.counts, self.lists.waits
-        return wire.Lists(
+        if self._sent.get(link) == self.lists.stamp:
+            return
+        self._sent[link] = self.lists.stamp
+        lists = wire.Lists(
             rank=self._rank,
             counts=counts.encode() if counts.version else b"",
             waits=b"" if waits is None else waits.encode(),
         )
+        self._send_queues[link].add_first("lists", wire.encode(lists))
 
     def forget(self, link: Link) -> None:
-        """A link is broken: what was said on it does not count any more."""
+        """A link is broken: the stamp that came on it does not count any more."""
         self._said.pop(link, None)
         self._sent.pop(link, None)
 
     def has_to_tell(self, rank: int) -> bool:
-        """Whether a rank is a member no more, and has not said that it knows."""
+        """Whether a rank is a member no more, and its stamp does not show that it knows."""
         if self.lists is None or rank not in self.lists.counts.former:
             return False
         return self._stamps.get(rank, self.none).counts < self.lists.counts.key
 
     @property
     def keys(self) -> dict[int, tuple[str, ...]]:
-        """The public keys of all who may connect: members by both lists, and former ones, who are told so."""
+        """The public keys of all who may connect: members by both lists, and former ones, who hear that they are."""
         if self.lists is None:
             return {}
         found: dict[int, tuple[str, ...]] = {}

@@ -75,7 +75,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Former:
-    """A rank that was a member: its keys, by which it is told that it is out, and how it went."""
+    """A rank that was a member: its keys, with which it may still ask for the lists, and how it went."""
 
     keys: tuple[str, ...]
     gone: Gone
@@ -240,9 +240,11 @@ def decode(document: bytes) -> MemberList:
         content = json.loads(document)
         found = _list(content)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise MemberListError("member list: the document is damaged, or not a member list") from None
+        raise MemberListError(
+            f"member list of {len(document):,} bytes: the document is damaged, or not a list"
+        ) from None
     if found.encode() != document:  # two documents of one list would have two digests
-        raise MemberListError("member list: the document is damaged: it is not written as dpeer writes it")
+        raise MemberListError(f"member list {found.version}: the document is damaged: dpeer writes it otherwise")
     return found
 
 

@@ -153,23 +153,26 @@ class Membership:
         return self._all
 
     def every(self) -> list[Neighbor]:
-        """Every neighbor, and the other members to which there is a link, by rank."""
+        """Every neighbor, and the other members to which this peer has a link, by rank."""
         if len(self._all) == len(self._neighbors):
             return self._all
         return [one for one in self._neighbors.values() if one.near or one.link is not None]
 
-    def follow(self, near: Collection[int], members: Iterable[int], completed: Mapping[int, int | None]) -> None:
+    def follow(
+        self, near: Collection[int], members: Iterable[int], completed: Mapping[int, int], *, began: bool
+    ) -> None:
         """Another list is in use: these are the neighbors now, among these members.
 
-        One that has been there is waited for until it has been dialled, or has dialled, and one that has not is none
-        that rounds wait for.
+        Once rounds have begun, a new neighbor that has ever been present is waited for until it has been dialled, or
+        has dialled, and no other. Before, the start waits for all.
 
         Args:
             near: The neighbors.
             members: All whom this peer knows and may link with.
-            completed: Rounds that a new neighbor has completed; None for one that has not been there.
+            completed: Rounds that each rank has completed that has been there.
+            began: Whether rounds have begun.
         """
-        now = self._last_tick
+        now = self._last_tick if began else None
         for rank in [*near, *members]:
             if rank not in self._neighbors:
                 self._neighbors[rank] = Neighbor(rank, near=False)

@@ -51,12 +51,12 @@ class Presence:
         """Take in the rounds and lists that a neighbor and others have; pass news on to those that pause."""
         news = self._round_clock.merge(message.presence)
         news |= self._round_clock.reached(neighbor.rank, number)
-        if self._round_clock.stamps.merge(message.stamps):
-            news = True
+        voted = self._round_clock.stamps.merge(message.stamps)
+        if voted:
             self._keeper.review()
-        if news:
+        if news or voted:  # all pass votes on: the sooner a list counts everywhere, the fewer rounds lack an edge
             self._waiting.news(now)
-            self._exchange.send_heartbeats(one.rank for one in self._members.every() if one.paused)
+            self._exchange.send_heartbeats(one.rank for one in self._members.every() if voted or one.paused)
             if not self._waiting.start.began and self._beats:
                 self.spread_at = min(self.spread_at, max(now, self._spread_again))
         if self._keeper.heard(link, neighbor.rank, message.stamps):

@@ -108,8 +108,9 @@ class Core:
         self._config, self.rank = config, config.rank
         self.schedule = Schedule(used, config.rank)
         self._following = Following(
-            config.rank, self.lists, self.round_clock, self.schedule, self.members, alone=self._alone
-        )
+            config.rank, self.lists, self.round_clock, self.schedule, self.members,
+            lambda: self.waiting.start.began, alone=self._alone,
+        )  # fmt: skip
         self.handshake = Handshake(config, learner, self.members, self.round_clock)
         self._federation = wire.federation_id(config.fingerprint)
         self._most = chunk_bytes
@@ -156,6 +157,7 @@ class Core:
         self._beat_at: float | None = None
         self.lateness = Lateness(self.schedule, self.members, self._log)
         self._effects: list[Effect] = []
+        self._following.follow()
 
     # -- the start, and events of links ------------------------------------------------------------------------
 

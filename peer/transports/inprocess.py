@@ -65,7 +65,7 @@ class InProcessTransport:
         return link
 
     def admit(self, keys: Mapping[Identity, tuple[str, ...]]) -> None:
-        """There are no keys."""
+        """Peers of one process have no keys."""
 
     def drop(self, link: Link) -> None:
         """Take the link away from both ends, or from those that wait for a listener."""

@@ -58,7 +58,11 @@ class Table:
         self.core = Core(PeerConfig(rank=rank, **config), self.learner, topology or build("ring", 3), chunk_bytes)
         self.federation = wire.federation_id(config["fingerprint"])
         self.fingerprint = config["fingerprint"]
-        self.do(self.core.open(list(dialled), start, self.now))
+        self.open(list(dialled), start)
+
+    def open(self, dialled, start):
+        """The peer begins."""
+        self.do(self.core.open(dialled, start, self.now))
 
     def do(self, effects):
         """Take note of what the core wants done; it dials at once."""

@@ -88,7 +88,7 @@ def test_a_peer_that_was_left_behind_sits_out_adopts_and_enters_in_the_round_tha
     table.core.entry.adopt(6)
     table.do(table.core.begin(7, table.now))
     assert not table.core.catch_up.behind(7)
-    assert table.core.waiting.left_behind == 7
+    assert table.core.catch_up.left_behind == 7
     table.do(table.core.look(table.now))
     assert [expected.level for expected in table.events("left-behind")] == ["warning"]
     (caught_up,) = table.events("caught-up")
@@ -99,7 +99,7 @@ def test_a_peer_that_was_left_behind_sits_out_adopts_and_enters_in_the_round_tha
     table.do(table.core.tick(table.now + 1))
     assert announced(table, "from 2") == 7
     table.do(table.core.begin(8, table.now))
-    assert not table.core.waiting.behind(8)
+    assert not table.core.catch_up.behind(8)
     table.do(table.core.tick(table.now + 1))
     assert announced(table, "from 2") == 0
 

@@ -7,14 +7,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from dpeer.simulation.network import Conditions
+from tests.world.members import MemberScenario, MemberWorld
 from tests.world.scenario import Scenario
 from tests.world.world import World
+
+
+def world_of(scenario: Scenario, **how: bool) -> World:
+    """The world that plays a scenario."""
+    return (MemberWorld if isinstance(scenario, MemberScenario) else World)(scenario, **how)
 
 
 def why(scenario: Scenario) -> str | None:
     """The first violation in a scenario; None if all invariants hold."""
     try:
-        World(scenario).run()
+        world_of(scenario).run()
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
@@ -49,6 +55,9 @@ def _simpler(scenario: Scenario) -> Iterator[Scenario]:
     half = len(faults) // 2
     for kept in (faults[:half], faults[half:], *(faults[:i] + faults[i + 1 :] for i in range(len(faults)))):
         yield replace(scenario, faults=kept)
+    if isinstance(scenario, MemberScenario):
+        for i in range(len(scenario.changes)):
+            yield replace(scenario, changes=scenario.changes[:i] + scenario.changes[i + 1 :])
     for i in range(len(scenario.resets)):
         yield replace(scenario, resets=scenario.resets[:i] + scenario.resets[i + 1 :])
     yield replace(scenario, hidden=())
@@ -78,10 +87,11 @@ def report(seed: int, problem: str, scenario: Scenario) -> str:
         "from math import inf\n"
         "from tests.world.faults import Fault\n"
         "from dpeer.simulation.network import Conditions\n"
+        "from tests.world.checking import world_of\n"
+        "from tests.world.members import Change, MemberScenario\n"
         "from tests.world.resets import Reset\n"
         "from tests.world.scenario import Scenario\n"
-        "from tests.world.world import World\n\n"
-        f"World({small!r}, log=True).print_log()\n"
+        f"\nworld_of({small!r}, log=True).print_log()\n"
     )
 
 

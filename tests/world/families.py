@@ -6,6 +6,7 @@ from tests.world.assemblies import generate_assembly
 from tests.world.crossings import generate_crossings
 from tests.world.drains import generate_drains
 from tests.world.islands import generate_islands
+from tests.world.members import generate_members
 from tests.world.resets import generate_resets
 from tests.world.restores import generate_restores
 from tests.world.returns import generate_returns
@@ -22,6 +23,7 @@ FAMILIES: dict[str, Callable[[int], Scenario]] = {
     "crossings": generate_crossings,
     "restores": generate_restores,
     "resets": generate_resets,
+    "members": generate_members,
 }
 """What draws the scenario of a seed, by family."""
 

@@ -2,12 +2,13 @@
 
 import hashlib
 import math
+import random
 from dataclasses import dataclass, replace
 from functools import partial
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dpeer.exceptions import TopologyError
+from dpeer.exceptions import PeersMissing, TopologyError
 from dpeer.peer.config import ListsConfig
 from dpeer.peer.core.member_list import NO_KEY, Former, Member, MemberList, Signers, is_quorum
 from dpeer.peer.core.member_lists import Stamp
@@ -15,14 +16,16 @@ from dpeer.peer.core.stamps import unpacked
 from dpeer.peer.core.wire import USES_BYTES, unpack
 from dpeer.simulation.network import later
 from tests.world.disk import Disk
-from tests.world.scenario import Scenario, graphs
+from tests.world.faults import Fault
+from tests.world.scenario import Scenario, drawn_links, graphs
 from tests.world.world import World
 
 OPERATOR = Ed25519PrivateKey.from_private_bytes(bytes(32))
 SIGNERS = Signers((OPERATOR.public_key().public_bytes_raw().hex(),))
 FEDERATION = "fe" * 32
 
-_ERROR = 1e-12
+_MEETS = 15.0
+"""Seconds in which a peer that comes back meets its neighbors."""
 
 
 @dataclass(frozen=True)
@@ -259,10 +262,26 @@ class MemberWorld(World):
             dropped = life.peer.core.drops.counts + life.peer.core.exchange.inbox.dropped
             for reason in ("unhandled", "malformed", "early", "wrong-rank", "mismatch", "oversized", "lists"):
                 self.check(not dropped[reason], f"rank {life.rank} dropped {dropped[reason]} messages: {reason}")
+        self.ended_well()
         if self.scenario.promised:
             depth, worst = self.split()
             far = max(self.lives[0][-1].peer.core.lists._graph(one).diameter for one in self.known.values())
             self.check(depth <= 2 * (far + 1), f"a split of {depth} rounds: {worst}")
+
+    def ended_well(self):
+        """Once all faults are over, members of the last list end done, and who is none any more has left."""
+        last = max((life.peer.core.lists.lists.counts for life in self.present if life.peer), key=lambda one: one.key)
+        over = min((at for (_, number), at in self.ended.items() if number + 1 == last.rounds), default=math.inf)
+        for life in self.present:
+            status = self.statuses()[life.rank]
+            late = isinstance(life.outcome, PeersMissing) or status == "left-behind"
+            if late and life.since + _MEETS > over:
+                continue  # the others had left when it came back
+            if life.rank in last.members or life.rank in last.former:
+                good = ("done", "killed") if life.rank in last.members else ("done", "left", "evicted", "killed")
+                self.check(status in good, f"rank {life.rank} ended {status}: {self.statuses()}")
+            else:
+                self.check(status == "isolated", f"rank {life.rank} was never a member, and ended {status}")
 
     def split(self):
         """The most rounds that two peers, whose quorums share no rank, ran past each other's word."""
@@ -317,3 +336,79 @@ class MemberWorld(World):
         """Fail unless these ranks have one list, and none that waits."""
         found = {rank: self.lives[rank][-1].peer.core.lists.lists.stamp for rank in ranks}
         self.check(len({*found.values()}) == 1, f"lists differ: {found}")
+
+
+# -- drawn schedules ---------------------------------------------------------------------------------------------------
+
+MEMBERS = 240
+"""The number of schedules, from seed 0 on, in the test suite."""
+
+_GRAPHS = ("ring", "ring", "line", "full", "star", "exponential", "exponential-directed", "one-peer-exponential",
+           "random-matching")  # fmt: skip
+
+
+def generate_members(seed: int) -> MemberScenario:
+    """The scenario of a seed."""
+    rng = random.Random(f"members {seed}")
+    size, rounds, pace = rng.randint(3, 7), rng.randint(20, 40), rng.choice((0.5, 1.0, 2.0))
+    lost = rng.random() < 0.3  # disks; a cut beside these is not promised
+    changes = tuple(_changes(rng, size, rounds, pace))
+    faults = tuple(_faults(rng, size, rounds, pace, lost=lost))
+    hidden = tuple(rank for rank in range(size) if rng.random() < 0.05)[:1]
+    return MemberScenario(
+        seed, rng.choice(_GRAPHS), size, rounds, pace=pace, wait=200.0, conditions=drawn_links(rng), faults=faults,
+        changes=changes, disk=rng.choice(((0.0,), (0.0, 0.02, 0.2, 2.0))), hidden=hidden,
+    )  # fmt: skip
+
+
+def _changes(rng: random.Random, size: int, rounds: int, pace: float) -> list[Change]:
+    at, found = rng.uniform(1, 0.4 * rounds * pace), []
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        to = rng.randrange(size)
+        other = rng.choice([rank for rank in range(size) if rank != to])
+        comes = rng.choice((0.5, 2.0, 15.0))
+        kind = rng.choice(("add", "add", "remove", "remove", "both", "move", "graph", "rounds", "twins"))
+        match kind:
+            case "add":
+                found.append(Change(at, to, add=rng.randint(1, 2), comes=comes))
+            case "remove":
+                found.append(Change(at, to, remove=(other,)))
+            case "both":
+                found.append(Change(at, to, add=1, remove=(other,), comes=comes))
+            case "move":
+                found.append(Change(at, to, move=other, comes=comes))
+            case "graph":
+                found.append(Change(at, to, topology=rng.choice(_GRAPHS)))
+            case "rounds":
+                found.append(Change(at, to, rounds=rng.randint(1, 10)))
+            case "twins":
+                found.append(Change(at, to, remove=(other,), blind=True))
+                found.append(Change(round(at + rng.uniform(0.0, 0.1), 3), other, rounds=3, blind=True))
+                found.append(Change(at + 25, rng.randrange(size), rounds=1, settle=True))
+        at += rng.uniform(1, 20)
+    return [replace(one, at=round(one.at, 3)) for one in found]
+
+
+def _faults(rng: random.Random, size: int, rounds: int, pace: float, *, lost: bool) -> list[Fault]:
+    found = []
+    for _ in range(rng.choice((0, 1, 1, 2))):
+        at, lasts = round(rng.uniform(1, 0.7 * rounds * pace), 2), round(rng.uniform(1, 40), 2)
+        rank = rng.randrange(size)
+        if lost:
+            if rng.random() < 0.5:
+                found.append(Fault("lose", (rank,), at, lasts))
+            else:
+                found += [Fault("back up", (rank,), at), Fault("restore", (rank,), at + rng.uniform(1, 20), lasts)]
+            continue
+        match rng.choice(("part", "part", "stall", "power", "crash", "slow", "freeze")):
+            case "part":
+                island = tuple(sorted(rng.sample(range(size), rng.randint(1, size - 1))))
+                found.append(Fault("part", island, at, lasts))
+            case "stall":
+                other = rng.choice([one for one in range(size) if one != rank])
+                found.append(Fault("stall", (rank, other), at, lasts))
+            case "slow":
+                found.append(Fault("slow", (rank,), at, 60.0, times=rng.choice((2.0, 4.0))))
+            case what:
+                found.append(Fault(what, (rank,), at, lasts))
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from dpeer.peer.core import member_lists
 from dpeer.peer.core.membership import TRANSITIONS, Status
 from dpeer.peer.core.waiting import RULES
 
@@ -25,6 +26,11 @@ def waits() -> list[str]:
     return table(["wait", "ends when", "then"], rows)
 
 
+def lists() -> list[str]:
+    """Which member list is taken: a row each rule, in their order."""
+    return table(["when", "then"], [[rule.when, rule.then] for rule in member_lists.RULES])
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """The lines of a table."""
     return [line(head), line(["---"] * len(head)).replace(" ", ""), *map(line, rows)]
@@ -37,7 +43,7 @@ def line(cells: Iterable[str]) -> str:
 
 def drawn() -> list[list[str]]:
     """All tables."""
-    return [states(), waits()]
+    return [states(), waits(), lists()]
 
 
 def redrawn(page: str) -> str:

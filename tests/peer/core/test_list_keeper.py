@@ -1,0 +1,210 @@
+"""Member lists in the core: which come in, what is written before it is said, and what goes on which link."""
+
+from dataclasses import replace
+
+import pytest
+
+from dpeer.exceptions import TopologyError
+from dpeer.peer.config import ListsConfig
+from dpeer.peer.core import wire
+from dpeer.peer.core.effects import Admit, Keep
+from dpeer.peer.core.member_list import Former, Member, MemberList, Signers
+from dpeer.peer.core.stamps import Stamps, unpacked
+from dpeer.topology import build
+from tests.peer.core.test_member_list import OPERATORS
+from tests.peer.table import Table
+
+PUBLIC = OPERATORS[0].public_key().public_bytes_raw().hex()
+RUN = "ab" * 32
+ZERO = MemberList(RUN, 0, b"", {rank: Member(f"tcp://host-{rank}:1") for rank in range(3)}, {}, 5, "ring", "")
+
+
+def graph_of(one):
+    if one.graph == "none":
+        raise TopologyError("graph 'none' does not exist")
+    return build(one.graph, len(one.members))
+
+
+def after(before, *, add=(), remove=(), **changes):
+    members = {rank: one for rank, one in before.members.items() if rank not in remove}
+    members |= {rank: Member(f"tcp://host-{rank}:1", ("aa" * 32,)) for rank in add}
+    former = {**before.former, **{rank: Former(("bb" * 32,), "left") for rank in remove}}
+    how = {"version": before.version + 1, "previous": before.digest, "members": members, "former": former}
+    return replace(before, signatures={}, **(how | changes)).signed(OPERATORS[0])
+
+
+ONE = after(ZERO, add=[3])
+OUT = after(ZERO, remove=[2])
+
+
+class Listed(Table):
+    """A table that notes what is to be written, and has it on disk when `writes` is called."""
+
+    def __init__(self, rank=0, given=None, **config):
+        self.keeps, self.admitted = [], []
+        super().__init__(rank, lists=ListsConfig(ZERO, Signers((PUBLIC,)), graph_of, given), **config)
+
+    def open(self, dialled, start):
+        if self.core.lists._config.given is not None:
+            self.core.lists.resume(None, None)
+        self.do(self.core.open(dialled, start, self.now, {rank: f"tcp://host-{rank}:1" for rank in range(3)}))
+
+    def do(self, effects):
+        effects = list(effects)
+        self.keeps += [one for one in effects if isinstance(one, Keep)]
+        self.admitted += [one for one in effects if isinstance(one, Admit)]
+        super().do(effects)
+
+    def hand(self, one):
+        why, effects = self.core.hand(one, self.now)
+        self.do(effects)
+        return why
+
+    def writes(self):
+        for keep in [self.keeps.pop(0) for _ in list(self.keeps)]:
+            self.do(self.core.kept(keep.stamp, self.now))
+
+    @property
+    def lists(self):
+        return self.core.lists.lists
+
+
+def lists(rank, counts=None, waits=None):
+    return wire.Lists(rank=rank, counts=b"" if counts is None else counts.encode(),
+                      waits=b"" if waits is None else waits.encode())  # fmt: skip
+
+
+def stamps(*found):
+    table = Stamps(99)
+    for rank, stamp in found:
+        table.reached(rank, stamp)
+    return table.table
+
+
+def ring(**how):
+    table = Listed(dialled=[1], **how)
+    table.established(1)
+    table.hear(table.links[1], table.hello(1, reply=True))
+    table.hear("from 2", table.hello(2))
+    for link in (table.links[1], "from 2"):
+        table.written(link)
+    return table
+
+
+def test_a_list_is_passed_on_at_once_and_its_stamp_is_said_when_it_is_on_disk():
+    table = ring()
+    assert table.hand(ONE) is None
+    (keep,) = table.keeps
+    assert (keep.counts, keep.waits) == (ZERO, ONE)
+    (sent,) = table.written("from 2")
+    assert (sent.kind, sent.counts, sent.waits) == ("lists", b"", ONE.encode())
+    assert table.core.round_clock.stamps.table == b"", "it is not on disk"
+    table.writes()
+    (beat,) = table.written("from 2")
+    assert unpacked(beat.stamps) == {0: table.lists.stamp}
+
+
+def test_the_lists_go_before_the_hello_and_once_on_a_link():
+    table = ring()
+    table.hand(ONE)
+    table.writes()
+    table.written("from 2")
+    table.hear("anew", table.hello(2))
+    table.wait(2)
+    table.hear("anew", table.hello(2))
+    assert table.kinds("anew")[:2] == ["lists", "answer"] or table.kinds("anew") == []
+
+
+def test_a_quorum_on_disk_makes_a_list_count_and_its_members_neighbors():
+    table = ring()
+    table.hand(ONE)
+    table.writes()
+    voted = table.lists.stamp
+    table.hear("from 2", replace_stamps(table.beat(2, 0), stamps((2, voted))))
+    assert (table.lists.counts, table.lists.waits) == (ONE, None)
+    assert table.core.round_clock.members == [0, 1, 2, 3]
+    assert [one.rank for one in table.core.members.all()] == [1, 3]
+    assert table.admitted[-1].keys[3] == ("aa" * 32,)
+    assert table.keeps[-1].counts == ONE
+
+
+def replace_stamps(beat, table):
+    return beat.model_copy(update={"stamps": table})
+
+
+@pytest.mark.parametrize(
+    ("one", "why"),
+    [
+        (replace(ONE, signatures={}), "0 of the operators in the federation file have signed it"),
+        (replace(ONE, federation="cd" * 32).signed(OPERATORS[0]), "it is of federation cdcdcdcdcdcdcdcd"),
+        (after(ZERO, graph="none"), "graph 'none' does not exist"),
+        (after(ZERO, rounds=4), "it has 4 rounds, fewer than 5"),
+        (replace(ONE, previous=b"x").signed(OPERATORS[0]), "it follows another list than the one in use"),
+    ],
+)
+def test_a_list_that_cannot_be_used_is_refused_in_one_line(one, why):
+    table = ring()
+    assert why in table.hand(one)
+    assert table.keeps == []
+    table.hear("from 2", lists(2, waits=one))
+    assert table.lists.waits is None
+
+
+def test_a_list_that_is_here_already_is_not_taken_again():
+    table = ring()
+    table.hand(ONE)
+    assert table.hand(ONE) == "member list 1 is here already, and waits for votes"
+    assert table.hand(OUT) == "member list 1: list 0 counts, and list 1 waits for votes: give it a higher version"
+    table.hear("from 2", lists(2, counts=ONE))
+    assert table.lists.counts == ONE
+    assert table.hand(ONE) == "member list 1 counts already"
+
+
+def test_without_operators_no_list_is_taken():
+    table = Table()
+    why, _ = table.core.hand(ONE, table.now)
+    assert why == "the federation file lists no operators: no list can be signed"
+    table.hear("from 2", table.hello(2), lists(2, counts=ONE))
+    assert table.core.drops.counts["lists"] == 1
+
+
+def test_a_former_member_that_knocks_gets_the_lists_and_nothing_else():
+    table = ring()
+    table.hear(table.links[1], lists(1, counts=OUT))
+    table.writes()
+    table.written("from 2")
+    table.hear("knocks", table.hello(2))
+    assert table.kinds("knocks") == ["lists"]
+    assert table.core.drops.counts["no-member"] == 1
+    table.hear("knocks", lists(2, waits=ONE))
+    assert table.core.drops.counts["no-member"] == 2
+
+
+def test_who_reads_a_higher_stamp_without_lists_answers_once_with_its_own():
+    table, high = ring(), after(ONE)
+    beat = replace_stamps(table.beat(2, 0), stamps((2, table.core.lists.lists.stamp._replace(counts=high.key))))
+    table.hear("from 2", beat)
+    assert table.kinds("from 2") == ["heartbeat"]
+    table.hear("from 2", beat)
+    assert table.kinds("from 2") == []
+
+
+def test_a_peer_that_is_out_leaves_before_its_next_round():
+    table = Listed(rank=2)
+    table.hear("from 0", table.hello(0), lists(0, counts=OUT))
+    assert table.core.lists.gone == "left"
+    table.do(table.core.pause(0, table.now))
+    assert type(table.ended[-1]).__name__ == "Wake"
+
+
+def test_a_newcomer_waits_for_a_list_with_it_and_dials_all_members():
+    table = Listed(rank=3, given=ONE)
+    table.wait(1)
+    assert {*table.links} == {0, 1, 2}
+    table.established(0)
+    table.do(table.core.pause(0, table.now))
+    assert table.ended == []
+    assert table.core.waiting.blocked(0) == "no member list that has this peer counts yet"
+    table.hear(table.links[0], lists(0, counts=ONE), table.hello(0, reply=True))
+    assert type(table.ended[-1]).__name__ == "Wake"
+    assert table.core.catch_up.behind(0), "it sits out until it has adopted bodies"

@@ -1,0 +1,42 @@
+"""The table of stamps: how it travels, and that an entry only grows."""
+
+import pytest
+
+from dpeer.exceptions import ProtocolError
+from dpeer.peer.core.member_list import NO_KEY, Key
+from dpeer.peer.core.member_lists import Stamp
+from dpeer.peer.core.stamps import Stamps, unpacked
+
+ONE, TWO = Key(1, b"1" * 32), Key(2, b"2" * 32)
+VOTED, COUNTS = Stamp(ONE, TWO), Stamp(TWO, NO_KEY)
+
+
+def test_ranks_with_one_stamp_travel_together():
+    ours = Stamps(0)
+    assert ours.table == b""
+    assert all(ours.reached(rank, VOTED) for rank in (0, 300, 7))
+    assert ours.reached(2, COUNTS)
+    assert len(ours.table) == 2 * 74 + 4 * 2
+    assert unpacked(ours.table) == {0: VOTED, 7: VOTED, 300: VOTED, 2: COUNTS} == dict(ours)
+
+
+def test_an_entry_grows_and_only_its_rank_raises_it():
+    ours, theirs = Stamps(0), Stamps(1)
+    ours.reached(0, VOTED)
+    assert not ours.reached(0, VOTED)
+    assert theirs.reached(0, COUNTS)
+    assert theirs.reached(1, VOTED)
+    assert ours.merge(theirs.table)
+    assert dict(ours) == {0: VOTED, 1: VOTED}, "what others say of this rank does not count"
+    assert not ours.merge(theirs.table)
+    theirs.reached(1, COUNTS)
+    assert ours.merge(theirs.table)
+    assert not ours.reached(1, VOTED)
+    assert ours[1] == COUNTS
+    assert not ours.merge(ours.table)
+
+
+@pytest.mark.parametrize("table", [b"x", bytes(73), bytes(74)[:-2] + b"\x02\x00" + bytes(3)])
+def test_a_table_that_ends_too_early_is_refused(table):
+    with pytest.raises(ProtocolError, match="malformed: stamps of member lists end in the middle"):
+        Stamps(0).merge(table)

@@ -1,0 +1,184 @@
+"""Member lists: peers come, go and move while rounds run, and rules that are broken one after another are found."""
+
+import pytest
+
+from dpeer.exceptions import ProtocolError
+from dpeer.peer.core import member_list, member_lists
+from dpeer.peer.core.bodies import Inbox
+from dpeer.peer.core.connection_setup import ConnectionSetup
+from dpeer.peer.core.list_keeper import ListKeeper
+from dpeer.peer.core.member_lists import MemberLists, Rule
+from dpeer.peer.core.membership import Membership
+from dpeer.peer.core.waiting import Waiting
+from dpeer.simulation.network import later
+from tests.thinning import every
+from tests.world import member_accidents as accidents
+from tests.world.checking import check
+from tests.world.members import MEMBERS, generate_members
+
+CHUNKS = 24
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", every(12, range(CHUNKS)))
+def test_all_invariants_hold_in_drawn_schedules(chunk):
+    check(generate_members, range(chunk, MEMBERS, CHUNKS))
+
+
+ACCIDENTS = [
+    accidents.a_minority_evicts, accidents.the_other_half_evicts, accidents.one_after_the_other_is_evicted,
+    accidents.a_vote_is_heard_of, accidents.a_vote_is_not_on_disk, accidents.a_lost_disk_had_the_list,
+    accidents.a_disk_is_rolled_back, accidents.the_center_dies, accidents.islands_hear_themselves,
+    accidents.both_neighbors_go, accidents.a_newcomer_is_out_before_its_entry,
+    accidents.away_while_all_neighbors_change, accidents.away_behind_a_firewall, accidents.newcomers_do_not_come,
+    accidents.a_leaver_crashes, accidents.a_leaver_hears_late, accidents.a_leaver_is_slow,
+    accidents.rounds_are_added_at_the_end, accidents.a_newcomer_has_a_list_of_its_own,
+    accidents.two_operators_at_once, accidents.forced_beside_others, accidents.a_member_moves,
+    accidents.whole_rounds, accidents.directed_and_changing_graphs,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("accident", ACCIDENTS, ids=lambda one: one.__name__)
+def test_an_accident_ends_well(accident):
+    accident()
+
+
+@pytest.mark.parametrize(("accident", "least"), [(accidents.twins_and_a_cut, 1), (accidents.a_voter_loses_its_disk, 1)])
+def test_what_is_not_promised_ends_all_the_same(accident, least):
+    """Two groups run rounds beside each other as long as the cut lasts; when it is over they have one list."""
+    world = accident()
+    depth, _ = world.split()
+    assert depth >= least
+    assert {*world.statuses().values()} <= {"done", "left", "evicted"}
+
+
+# -- mutations ---------------------------------------------------------------------------------------------------------
+
+
+def a_list_counts_at_once(patch):
+    patch.setattr(member_lists, "is_quorum", lambda members, ranks: True)
+
+
+def a_list_counts_once_anybody_has_it(patch):
+    patch.setattr(member_lists, "is_quorum", lambda members, ranks: bool({*ranks}))
+
+
+def a_quorum_of_the_new_list_is_enough(patch):
+    quorum = member_lists.is_quorum
+
+    def review(self, stamps):
+        one = self.waits
+        if one is None or not quorum(one.members, {rank for rank, stamp in stamps.items() if one.key in stamp}):
+            return None
+        self.counts, self.waits = one, None
+        return member_lists.Change(one, "a quorum of its own")
+
+    patch.setattr(MemberLists, "review", review)
+
+
+def lists_come_late(patch):
+    """Who hears of a vote lacks what was voted for."""
+    send = ListKeeper.send
+    patch.setattr(ListKeeper, "send", lambda self, link: later(30.0, lambda: send(self, link)) and None)
+
+
+def a_stamp_is_said_before_it_is_on_disk(patch):
+    keep = ListKeeper._keep
+
+    def hasty(self):
+        keep(self)
+        self.kept(self.lists.stamp)
+
+    patch.setattr(ListKeeper, "_keep", hasty)
+
+
+def presence_says_who_lacks_lists(patch):
+    """What a lost disk had counts."""
+    heard, send = ListKeeper.heard, ListKeeper.send
+    patch.setattr(ListKeeper, "heard", lambda self, link, rank, table: heard(self, link, rank, self._stamps.table))
+    patch.setattr(ListKeeper, "send", lambda self, link: send(self, link) if link in self._said else None)
+
+
+def nobody_dials_all(patch):
+    patch.setattr(Waiting, "is_stuck", lambda self, now: False)
+
+
+def only_who_hears_no_neighbor_dials_all(patch):
+    stuck = Waiting.is_stuck
+
+    def lonely(self, now):
+        return stuck(self, now) and not any(self._members.is_there(one.rank) for one in self._members.all())
+
+    patch.setattr(Waiting, "is_stuck", lonely)
+
+
+def newcomers_may_outnumber_those_who_stay(patch):
+    from tests.world import members
+
+    patch.setattr(member_list, "is_quorum", lambda members, ranks: True)
+    patch.setattr(members, "is_quorum", lambda members, ranks: True)
+
+
+def who_is_out_is_not_told(patch):
+    heard = ListKeeper.heard
+
+    def silent(self, link, rank, table):
+        return rank not in self.lists.counts.former and heard(self, link, rank, table)
+
+    patch.setattr(ListKeeper, "heard", silent)
+    patch.setattr(ListKeeper, "has_to_tell", lambda self, rank: False)
+
+
+def the_first_vote_stays(patch):
+    rules = list(member_lists.RULES)
+    found = rules[-1].takes
+
+    def first(ours, word):
+        return None if ours.waits is not None else found(ours, word)
+
+    rules[-1] = Rule(rules[-1].when, rules[-1].then, rules[-1].counts, first)
+    patch.setattr(member_lists, "RULES", tuple(rules))
+
+
+def bodies_of_two_lists_are_mixed(patch):
+    awaited = Membership.awaited
+    patch.setattr(Inbox, "_fitting", lambda self, number: self._rounds.get(number, {}))
+    patch.setattr(Membership, "awaited", lambda self, rank, number, now, uses=b"": awaited(self, rank, number, now))
+
+
+def who_leaves_is_no_member_in_a_round_that_has_begun(patch):
+    def admits(self, rank):
+        return rank in self._keeper.members
+
+    patch.setattr(ConnectionSetup, "admits", admits)
+
+
+MUTATIONS = [
+    (a_list_counts_at_once, accidents.a_minority_evicts),
+    (a_list_counts_at_once, accidents.the_other_half_evicts),
+    (a_list_counts_at_once, accidents.one_after_the_other_is_evicted),
+    (a_list_counts_once_anybody_has_it, accidents.a_minority_evicts),
+    (a_quorum_of_the_new_list_is_enough, accidents.a_minority_evicts),
+    (a_quorum_of_the_new_list_is_enough, accidents.the_other_half_evicts),
+    (lists_come_late, accidents.a_vote_is_heard_of),
+    (a_stamp_is_said_before_it_is_on_disk, accidents.a_vote_is_not_on_disk),
+    (presence_says_who_lacks_lists, accidents.a_lost_disk_had_the_list),
+    (nobody_dials_all, accidents.islands_hear_themselves),
+    (only_who_hears_no_neighbor_dials_all, accidents.islands_hear_themselves),
+    (nobody_dials_all, accidents.away_behind_a_firewall),
+    (newcomers_may_outnumber_those_who_stay, accidents.newcomers_do_not_come),
+    (who_is_out_is_not_told, accidents.a_leaver_hears_late),
+    (who_is_out_is_not_told, accidents.forced_beside_others),
+    (the_first_vote_stays, accidents.two_operators_at_once),
+    (bodies_of_two_lists_are_mixed, accidents.whole_rounds),
+    (who_leaves_is_no_member_in_a_round_that_has_begun, accidents.whole_rounds),
+]
+
+
+@pytest.mark.parametrize(
+    ("mutation", "accident"), every(4, MUTATIONS), ids=[f"{one.__name__}-{other.__name__}" for one, other in MUTATIONS]
+)
+def test_an_accident_finds_a_broken_rule(mutation, accident, monkeypatch):
+    mutation(monkeypatch)
+    with pytest.raises((AssertionError, KeyError, ProtocolError)):
+        accident()
