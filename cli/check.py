@@ -61,7 +61,6 @@ def check(
     resume: bool,
     resume_or_start: bool,
     overwrite: bool,
-    new_data: bool,
     **flags: Any,
 ) -> int:
     """Say what would keep a rank from starting on this host, and what its rounds will take.
@@ -82,7 +81,7 @@ def check(
     findings = Findings((lambda finding: None) if as_json else _print)
     asked = Asked(
         federation, flags, rank, resume=resume, resume_or_start=resume_or_start, overwrite=overwrite,
-        new_data=new_data, within=seconds if connect else None, bandwidth=line_rate,
+        within=seconds if connect else None, bandwidth=line_rate,
     )  # fmt: skip
     forecast = check_site(findings, asked, lambda what: click.echo(f"({what} ...)", err=True))
     bad = findings.count(Level.FAIL, *([Level.WARN] if strict else [])) > 0

@@ -15,6 +15,7 @@ from dpeer.cli.summary_table import show
 from dpeer.cli.terminal import Terminal
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
+from dpeer.federation.folders import forget_releases
 from dpeer.federation.run import OpenView, check_converged, cluster
 from dpeer.federation.settings import Settings, as_run, check_own_data
 from dpeer.federation.summary import add_comparison
@@ -26,7 +27,7 @@ Mode = Literal["cluster", "simulate"]
 
 def local_run(
     mode: Mode, *, federation: Path | None, baseline: str | None, as_json: bool, resume: bool, overwrite: bool,
-    new_data: bool, **flags: Any,
+    **flags: Any,
 ) -> int:  # fmt: skip
     """Run a federation, then its baseline if one is asked for, and print how they compare; returns the exit code.
 
@@ -58,7 +59,7 @@ def local_run(
             )
         if file := config.source(federation):
             terminal.say(f"settings from {file}")
-        began: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "new_data": new_data}
+        began: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
         return _run(mode, settings, terminal, baseline, as_json=as_json, began=began)
 
 
@@ -75,7 +76,7 @@ def _run(
         terminal.say("dpeer: stopped before the first round")
         return 0
     if result.summary["status"] != "done" and result.failure is None:
-        again = "--resume goes on" if settings.faults is None else "--overwrite begins anew"
+        again = "--resume goes on" if settings.faults is None else "another --out begins anew"
         terminal.say(f"dpeer: stopped; {again}; files in {settings.out}")
         return 0
     compared = error = None
@@ -83,8 +84,9 @@ def _run(
     if baseline is not None and result.exit_code == 0:
         other = _baseline(settings, baseline)
         try:
+            forget_releases(other.out)  # of an earlier baseline, whose peers send nothing
             view = _opened(terminal, "simulate", other)
-            found = simulate(other, overwrite=True, new_data=began["new_data"], open_view=view).summary
+            found = simulate(other, overwrite=True, open_view=view).summary
             compared = found if found.get("status") == "done" else None  # None if it was stopped, however early
             if compared is not None:
                 summary = add_comparison(settings.out, other.out, baseline, summary)

@@ -88,11 +88,6 @@ def run_options(*names: str) -> Callable[[F], F]:
         click.option(
             "--overwrite", is_flag=True, group="The run", help="Remove an earlier run from the output folder.", **given
         ),
-        click.option(
-            "--new-data", is_flag=True, group="The run",
-            help="The training data are not those of earlier runs in the output folder, so that epsilon leaves out "
-            "what these released.", **given,
-        ),
     ]  # fmt: skip
 
     def decorate(command: F) -> F:

@@ -14,7 +14,6 @@ from dpeer.cli.tables import json_option, plain_table, print_table
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import Guarantee, SampleGuarantee, accounting
 from dpeer.privacy.accounting import ACCOUNTANTS, Accountant
-from dpeer.privacy.groups import of_group
 from dpeer.privacy.outlook import ADVICE, noise_over_drift
 from dpeer.privacy.sample_level import Head, phases_of
 from dpeer.privacy.settings import PrivacySettings
@@ -27,7 +26,7 @@ _EXAMPLES = {
     "--parameters 60000",
 }
 
-_SAMPLE_ONLY = ("sampling_rate", "steps", "dp_head", "head_steps", "records", "patient_records")
+_SAMPLE_ONLY = ("sampling_rate", "steps", "dp_head", "head_steps", "records")
 _MEANT = {"exact": "closed form", "pld": "privacy loss distributions", "rdp": "Renyi, an upper bound"}
 
 Rows = list[tuple[str, str, str]]
@@ -82,12 +81,6 @@ _COUNT = click.IntRange(1, 10**9)
     help="Sample: local steps of the head in a round; for --dp-head alternate.",
 )
 @stated(PrivacySettings, "records", planned=True, type=_COUNT, metavar="N")
-@click.option(
-    "--patient-records",
-    type=_COUNT,
-    metavar="M",
-    help="Sample: print the epsilon of a patient (or of any group) with M records, too.",
-)
 @click.option(
     "--accountant",
     type=click.Choice(ACCOUNTANTS),
@@ -235,16 +228,14 @@ def _of_sample(given: dict[str, Any], delta: float) -> tuple[SampleGuarantee, di
         ("steps", f"{steps:,}", "each is charged"),
         ("accountant", accountant, _MEANT[accountant]),
     ]
-    lines = []
-    if (several := given["patient_records"]) is None:
-        lines.append("A person with several records is protected less than one with a single record.")
-    else:
-        patient = of_group(made.charges(rounds), delta, several, accountant)
-        found |= {"patient_records": several, "epsilon_of_patient": patient}
-        rows.insert(1, ("epsilon of a patient", _short(patient), f"with {several:,} records, of all of them together"))
     if given["target_epsilon"] is not None:
         found["noise_std"] = made.noise_std
-    return made, found, rows, lines
+    return (
+        made,
+        found,
+        rows,
+        ["One record is protected, not one patient: --privacy-unit group of a run protects all records of a patient."],
+    )
 
 
 def _noise_rows(made: Guarantee | SampleGuarantee, what: str, whole: str) -> Rows:

@@ -48,7 +48,6 @@ def start(
     resume: bool,
     resume_or_start: bool,
     overwrite: bool,
-    new_data: bool,
     as_json: bool,
     **flags: Any,
 ) -> int:
@@ -70,7 +69,7 @@ def start(
     everyone, _ = starting.everyone, starting.to_dial
     own = starting.own
     trackers.check(own.log_to or ())
-    folders.check(own.out, [number], size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data)
+    folders.check(own.out, [number], size=settings.size, resume=resume, overwrite=overwrite)
 
     with Terminal() as terminal, ExitStack() as hold:
         terminal.say(_first_line(settings, config.source(federation), number, listen, encrypted=keyring is not None))
@@ -112,7 +111,7 @@ def start(
             stopper = Stopper()
             stopper.install()
             return await serve(
-                own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, new_data=new_data,
+                own, number, listen=listen, meet=meet, stopper=stopper, resume=resume,
                 keyring=keyring, sink=terminal.log, report=report, hold=hold,
                 status=status,
             )  # fmt: skip

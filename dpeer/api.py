@@ -111,7 +111,6 @@ def run(
     mode: Literal["cluster", "simulate"] = "simulate",
     resume: bool = False,
     overwrite: bool = False,
-    new_data: bool = False,
     on_record: OnRecord | None = None,
 ) -> Run:
     """Run all peers of a federation on this machine, and wait for them.
@@ -125,7 +124,6 @@ def run(
         mode: "simulate": all peers in this process. "cluster": a process for each. The results are the same to the bit.
         resume: Continue a stopped run from its last completed round.
         overwrite: Remove an earlier run from the folder `settings.out`.
-        new_data: The data are others than those of earlier runs in the folder: what these released does not count.
         on_record: Called with each peer's line as it comes, on another thread. What it raises ends the run.
 
     Raises:
@@ -139,7 +137,7 @@ def run(
         raise ConfigurationError(f"settings = {settings!r}: expected dpeer.Settings(...)")
     if mode not in ("cluster", "simulate"):
         raise ConfigurationError(f"mode = {mode!r}: choose 'simulate' or 'cluster'")
-    _check_flags(resume=resume, overwrite=overwrite, new_data=new_data)
+    _check_flags(resume=resume, overwrite=overwrite)
     if on_record is not None and not callable(on_record):
         raise ConfigurationError(f"on_record = {on_record!r}: expected a function that takes a peer's line, or None")
     settings = as_run(revalidated(settings))
@@ -153,9 +151,7 @@ def run(
     view = _Listener(on_record, mode) if on_record is not None else Silent()
     drive = BackgroundLoop()
     run_all = cluster if mode == "cluster" else simulate
-    result = run_all(
-        settings, resume=resume, overwrite=overwrite, new_data=new_data, open_view=lambda: view, drive=drive
-    )
+    result = run_all(settings, resume=resume, overwrite=overwrite, open_view=lambda: view, drive=drive)
     if drive.interrupted:
         raise KeyboardInterrupt
     if result.failure is not None:

@@ -24,16 +24,17 @@ from dpeer.federation.checks import check_first_weights, check_settings, first_w
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
+from dpeer.federation.ledger_checks import check_ledger, counted
 from dpeer.federation.member_zero import graph_of_list, list_zero
 from dpeer.federation.notes import notes, one_by_one_notes
-from dpeer.federation.privacy import account, counted, planned_rounds
+from dpeer.federation.privacy import planned_rounds
 from dpeer.federation.threads import share_of_cores
 from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.checkpoint import completed
 from dpeer.peer.config import ListsConfig
 from dpeer.peer.core.member_list import MemberList, Signers
 from dpeer.privacy import ClientSession, PeerData, SampleSession
-from dpeer.privacy.history import FOLDER
+from dpeer.privacy.ledger_file import FOLDER
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.results.effect import majority_accuracy
 from dpeer.results.files import rank_folder
@@ -86,7 +87,6 @@ def build(
     config: RunConfig,
     *,
     resume: bool = False,
-    new_data: bool = False,
     workers: int | None = None,
     home: Path | None = None,
     given: MemberList | None = None,
@@ -96,7 +96,6 @@ def build(
     Args:
         config: The peer's.
         resume: Whether the peer continues an earlier run, whose releases then are its own.
-        new_data: Whether its data differ from those of earlier runs in the same folder.
         workers: The number of threads that all peers of this process share; None for a peer in a process of its own.
         home: The base of relative paths; None for the current folder. (The task of another rank may have left it.)
         given: A member list that the operator hands over at the start.
@@ -126,9 +125,10 @@ def build(
             )
         keep, held_out = "last" if lacking else keep, 0.0
     content = content_of(task, private=private)
-    account(own_folder / FOLDER, resume=resume)
+    if resume:
+        check_ledger(own_folder)
     own_data = PeerData(
-        content, new=new_data, records=len(task.train), groups=task.groups, own=task.division is None, found=task.found
+        content, records=len(task.train), groups=task.groups, own=task.division is None, found=task.found
     )
     left = (
         planned_rounds(how, graph, completed(own_folder) if resume else 0)
@@ -138,7 +138,6 @@ def build(
     # Where nothing is shared no client-level release is made, but records are protected in the model, too.
     protects = private and (shares != "nothing" or config.privacy.privacy == "sample")
     stated = config.privacy.rounds_released
-    counts = protects and not new_data
     session = privacy.open(
         protected, own_folder / FOLDER, own_data, resume=resume, left=left,
         receivers=lambda number: topology.at(number, rank).out_neighbors,
@@ -222,7 +221,7 @@ def build(
         liveness=LivenessConfig.after(network.dead_after),
         out=own_folder,
         resume=resume,
-        counted=counted(own_folder, resume=resume, stated=stated) if counts else None,
+        counted=counted(own_folder, resume=resume, stated=stated) if protects else None,
         rounds_released=stated,
         lists=lists,
     )

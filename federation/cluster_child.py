@@ -43,7 +43,6 @@ def main(
     values: dict[str, Any],
     rank: int,
     resume: bool,
-    new_data: bool,
     end: socket.socket,
     environment: Mapping[str, str],
     home: str,
@@ -56,7 +55,6 @@ def main(
         values: The fields of `Settings` that were set, as this rank uses them.
         rank: Which peer.
         resume: Continue from the checkpoint.
-        new_data: The data are others than those of earlier runs in the folder.
         end: Of the pair of sockets whose other end the launcher has.
         environment: The launcher's environment variables, as they are now.
         home: The launcher's current folder.
@@ -76,14 +74,13 @@ def main(
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     settings = Settings.model_validate(values)
     _redirect_output(rank_folder(settings.out, rank) / "output.txt")
-    raise SystemExit(asyncio.run(_run(settings, rank, resume, new_data, end, keyring, listen)))
+    raise SystemExit(asyncio.run(_run(settings, rank, resume, end, keyring, listen)))
 
 
 async def _run(
     settings: Settings,
     rank: int,
     resume: bool,
-    new_data: bool,
     end: socket.socket,
     keyring: Keyring | None,
     listen: str,
@@ -108,7 +105,6 @@ async def _run(
             meet=meet,
             stopper=stopper,
             resume=resume,
-            new_data=new_data,
             keyring=keyring,
             report=reports.tell,
         )

@@ -78,7 +78,7 @@ def _save_partition(folder: Path, partition: Mapping[str, Any] | None, *, resume
         if before.get(key) != partition[key]:
             raise CheckpointError(
                 f"{str(path)!r} is of other samples than this run would use: {what} changed ({where}?); use what "
-                "the run began with, or start over with --overwrite"
+                "the run began with, or start over in another --out"
             )
     return None
 
@@ -93,8 +93,8 @@ def _check_held_out(path: Path, partition: Mapping[str, Any] | None, folder: Pat
     else:
         return
     raise CheckpointError(
-        f"{str(folder)!r}: this run {now} samples for validation that the run it resumes {then}, or start over with "
-        "--overwrite"
+        f"{str(folder)!r}: this run {now} samples for validation that the run it resumes {then}, or start over in "
+        "another --out"
     )
 
 
@@ -111,7 +111,7 @@ def _save_preparation(folder: Path, preparation: Mapping[str, Any] | None, *, re
     if before is not None and _kept(folder).get(PREPARATION) != now[PREPARATION]:
         raise CheckpointError(
             f"{str(path)!r} is another preparation than this run would use: the schema, --standardize or the file "
-            "have changed; use what the run began with, or start over with --overwrite"
+            "have changed; use what the run began with, or start over in another --out"
         )
     return _make_again(path, preparation, now, folder)
 
@@ -126,7 +126,7 @@ def _make_again(path: Path, content: Mapping[str, Any], now: Mapping[str, str], 
     if checkpoint.completed(folder) > 0 and _kept(folder).get(path.name) != now[path.name]:
         raise CheckpointError(
             f"{str(path)!r} is {state}, and cannot be made again: the data or the settings have changed since the run "
-            "began; restore the file or what has changed, or start over with --overwrite"
+            "began; restore the file or what has changed, or start over in another --out"
         )
     _write(path, content)
     return f"{str(path)!r} was {state}: it was made again from the same data and settings"

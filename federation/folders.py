@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, DiskFull, DpeerError, OutputError, not_written
+from dpeer.federation.ledger_checks import is_private
 from dpeer.federation.run_settings import RunPart
 from dpeer.peer import checkpoint
 from dpeer.peer.core.schedule import cut_off
-from dpeer.privacy.history import FOLDER, current
+from dpeer.privacy.ledger_file import FOLDER
 from dpeer.results.files import (
     CARD,
     LOG,
@@ -51,7 +52,6 @@ def check(
     *,
     resume: bool,
     overwrite: bool,
-    new_data: bool = False,
     size: int | None = None,
 ) -> None:
     """Check that a run may use the ranks' folders, and make them; nothing in them is removed yet.
@@ -62,7 +62,7 @@ def check(
         OutputError: an earlier run is in the way, or the folder cannot be written.
         CheckpointError: Nothing can be resumed.
     """
-    refuse_used(out, ranks, resume=resume, overwrite=overwrite, new_data=new_data, size=size)
+    refuse_used(out, ranks, resume=resume, overwrite=overwrite, size=size)
     try:
         for rank in ranks:
             make_folder(rank_folder(out, rank))
@@ -76,7 +76,6 @@ def refuse_used(
     *,
     resume: bool,
     overwrite: bool,
-    new_data: bool = False,
     size: int | None = None,
 ) -> None:
     """Refuse folders of ranks that a run may not use; nothing is written.
@@ -86,7 +85,6 @@ def refuse_used(
         ranks: The peers that are to run here.
         resume: Whether they go on.
         overwrite: Whether an earlier run may be removed.
-        new_data: Whether the data are others than those of earlier runs.
         size: The federation's size, which must be that of a run that is resumed; None if it was compared elsewhere.
 
     Raises:
@@ -95,17 +93,17 @@ def refuse_used(
     """
     if resume and overwrite:
         raise OutputError("--resume and --overwrite exclude each other: continue the earlier run, or remove it")
-    if resume and new_data:
-        raise OutputError(
-            "--resume and --new-data exclude each other: a run goes on with the data it began with; start one on other "
-            "data with --overwrite --new-data"
-        )
     folders = [rank_folder(out, rank) for rank in ranks]
     used = [folder for folder in folders if _holds_run(folder)]
     if resume and not any(map(holds_files, folders)):
         raise CheckpointError(f"--resume: no run of {_named(list(ranks))} in {str(out)!r}; start one without --resume")
     if resume and size is not None:
         _check_size(folders, size)
+    if private := [] if resume else [folder for folder in folders if is_private(folder)]:
+        raise OutputError(
+            f"{str(private[0])!r} holds a private run, whose ledger must not be lost: give another --out"
+            + ("" if overwrite else ", or --resume")
+        )
     if used and not resume and not overwrite:
         raise OutputError(f"{str(used[0])!r} holds an earlier run: give --resume, --overwrite or another --out")
 
@@ -118,7 +116,7 @@ def _check_size(folders: list[Path], size: int) -> None:
         if there is not None and there != size:
             raise CheckpointError(
                 f"--resume: the run in {str(folder)!r} is of {there} peers, and --size is {size} here: it is that "
-                "of the start; use the same size, or start over with --overwrite"
+                "of the start; use the same size, or start over in another --out"
             )
 
 
@@ -156,8 +154,7 @@ def refuse_faults(run: RunPart, *, resume: bool) -> None:
     before = read_run_summary(run.out) if resume else None
     if before is not None and before.settings.get("faults") is not None:
         raise ConfigurationError(
-            f"--resume: {str(run.out)!r} holds a run with --faults, which cannot be resumed: start over with "
-            "--overwrite, or give another --out"
+            f"--resume: {str(run.out)!r} holds a run with --faults, which cannot be resumed: give another --out"
         )
 
 
@@ -167,15 +164,11 @@ def holds_files(folder: Path) -> bool:
 
 
 def _holds_run(folder: Path) -> bool:
-    """Whether a rank's folder has a completed round, which must not be lost; a mistyped command leaves none.
-
-    A private release counts, too: made again, it would be released twice with different noise; and so do private steps.
-    """
+    """Whether a rank's folder has a completed round, which must not be lost; a mistyped command leaves none."""
     metrics = folder / METRICS
     if metrics.exists() and metrics.stat().st_size > 0:
         return True
-    run = current(folder / FOLDER)
-    return checkpoint.learner_folder(folder) is not None or run.releases > 0 or run.steps > 0
+    return checkpoint.learner_folder(folder) is not None
 
 
 def has_checkpoint(out: Path) -> bool:

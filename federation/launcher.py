@@ -53,7 +53,6 @@ class Launcher:
         settings: The federation's.
         view: Gets the progress.
         resume: Continue from the checkpoints.
-        new_data: The data are others than those of earlier runs in the folders.
 
     Attributes:
         first_failure: The first peer that failed.
@@ -68,12 +67,11 @@ class Launcher:
         view: View,
         *,
         resume: bool,
-        new_data: bool = False,
     ) -> None:
         self.first_failure: Member | None = None
         self._settings = settings
         self._view = view
-        self._resume, self._new_data = resume, new_data
+        self._resume = resume
         self._keyrings = keyrings(settings.size) if settings.encrypt else [None] * settings.size
         self._members: list[Member] = []
         self._stopping = False
@@ -133,7 +131,7 @@ class Launcher:
         ours, theirs = socket.socketpair()
         # The fork server's environment and folder are those of the first run of this process.
         arguments = (
-            own.model_dump(exclude_unset=True), rank, self._resume, self._new_data, theirs, dict(os.environ),
+            own.model_dump(exclude_unset=True), rank, self._resume, theirs, dict(os.environ),
             str(current_folder()), self._keyrings[rank], listen,
         )  # fmt: skip
         process = context.Process(target=cluster_child.main, args=arguments, name=f"dpeer-rank-{rank}")

@@ -59,6 +59,8 @@ FLAGS = {
     "--last": _METRICS,
     "--launcher-option": "RAY_ADDRESS=HOST:PORT names a cluster of Ray; --shard K/N divides runs among jobs",
     "--line": "give --bandwidth RATE",
+    "--new-data": "give another --out: a folder that holds a private run takes no other",
+    "--patient-records": "leave it out: a run with --privacy-unit group protects all records of a patient together",
     "--small": "give small settings as flags, such as --size 8 --rounds 30",
     "--target": _METRICS,
     "--tune-seeds": "leave it out: --grid chooses with seed 100",

@@ -96,15 +96,14 @@ def cluster(
     *,
     resume: bool = False,
     overwrite: bool = False,
-    new_data: bool = False,
     open_view: OpenView = Silent,
     drive: Drive = drive_by_signals,
 ) -> Result:
     """Run all peers of a federation on this machine, each in a process of its own; see `run_federation`."""
     refuse_faults(settings, resume=resume)
     return run_federation(
-        settings, lambda view: Launcher(settings, view, resume=resume, new_data=new_data),
-        resume=resume, overwrite=overwrite, new_data=new_data, open_view=open_view, drive=drive,
+        settings, lambda view: Launcher(settings, view, resume=resume),
+        resume=resume, overwrite=overwrite, open_view=open_view, drive=drive,
     )  # fmt: skip
 
 
@@ -114,7 +113,6 @@ def run_federation(
     *,
     resume: bool,
     overwrite: bool,
-    new_data: bool,
     open_view: OpenView,
     drive: Drive,
 ) -> Result:
@@ -125,7 +123,6 @@ def run_federation(
         open_runner: Makes what runs the peers.
         resume: Continue a stopped run.
         overwrite: Remove an earlier run.
-        new_data: The data are others than those of earlier runs in the folder: what these released does not count.
         open_view: Opens the view of the run's progress.
         drive: Runs the event loop, and decides what stops it.
 
@@ -139,7 +136,7 @@ def run_federation(
         graph = build_graph(settings)  # one that does not exist shows before anything is started or removed
         folders.check(
             settings.out, range(settings.size),
-            size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data,
+            size=settings.size, resume=resume, overwrite=overwrite,
         )  # fmt: skip
         meeting = take_part(graph, settings.participation, settings.participation_mode, settings.seed)
         behind = folders.behind(settings.out, meeting, settings.rounds) if resume else []

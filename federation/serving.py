@@ -128,7 +128,6 @@ async def serve(
     meet: Meet,
     stopper: Stopper,
     resume: bool,
-    new_data: bool = False,
     keyring: Keyring | None = None,
     sink: Sink | None = None,
     report: Report = lambda event: None,
@@ -144,7 +143,6 @@ async def serve(
         meet: Finds the other peers' addresses.
         stopper: Asks the peer to stop.
         resume: Continue from the checkpoint.
-        new_data: The data are others than those of earlier runs in the folder.
         keyring: What the peer proves who it is with; None for connections without encryption.
         sink: Where log lines go besides log.jsonl; what ends the peer is left to the caller.
         report: Gets the progress.
@@ -188,7 +186,7 @@ async def serve(
                 config = await worker.run(resolve, settings, rank)
                 outcome = await _serve(
                     config, out, home, log, worker, requests, board, listen=listen, meet=meet,
-                    stopper=stopper, resume=resume, new_data=new_data, keyring=keyring, report=report,
+                    stopper=stopper, resume=resume, keyring=keyring, report=report,
                 )  # fmt: skip
             stopper.ended()
             return outcome
@@ -216,13 +214,12 @@ async def _serve(
     meet: Meet,
     stopper: Stopper,
     resume: bool,
-    new_data: bool,
     keyring: Keyring | None,
     report: Report,
 ) -> Outcome | None:
     rank, network = config.rank, config.network
     await worker.run(check_plugins, config)
-    parts = await worker.run(build, config, resume=resume, new_data=new_data, home=home)
+    parts = await worker.run(build, config, resume=resume, home=home)
     forget()
     freeze_heap()
     for line in await worker.run(save_data_files, out, parts.partition, parts.preparation, resume=resume):

@@ -45,7 +45,7 @@ class Asked:
         file: The federation file; None for ./dpeer.toml if it exists.
         flags: Settings that are given, by name.
         rank: The rank, or `env`.
-        resume, resume_or_start, overwrite, new_data: As of `dpeer start`.
+        resume, resume_or_start, overwrite: As of `dpeer start`.
         within: For how many seconds neighbors are dialled and waited for; None for not at all.
         bandwidth: The rate of this site's line, in bits per second, for the forecast; None for none.
     """
@@ -56,7 +56,6 @@ class Asked:
     resume: bool = False
     resume_or_start: bool = False
     overwrite: bool = False
-    new_data: bool = False
     within: float | None = None
     bandwidth: float | None = None
 
@@ -128,7 +127,7 @@ def _check_output(findings: Findings, starting: Starting, folder: Path, asked: A
         findings.fail("output", f"{str(folder)!r} is in use by a running peer: look at it with dpeer status")
     with findings.of("output"):
         refuse_used(
-            own.out, [starting.rank], resume=asked.resume, overwrite=asked.overwrite, new_data=asked.new_data,
+            own.out, [starting.rank], resume=asked.resume, overwrite=asked.overwrite,
             size=starting.settings.size,
         )  # fmt: skip
     if findings.count(Level.FAIL) == before:
@@ -195,7 +194,7 @@ def _check_training(
         with findings.of("task"):
             check_plugins(resolved)
             there = dataclasses.replace(resolved, run=resolved.run.model_copy(update={"out": out}))
-            parts = build(there, resume=asked.resume, new_data=asked.new_data)
+            parts = build(there, resume=asked.resume)
             facts = parts.facts
             samples = f"{facts['training_samples']:,} training samples, {facts['evaluated_samples']:,} to measure on"
             model = f"body of {facts['body_parameters']:,} parameters, head of {facts['head_parameters']:,}"
@@ -248,7 +247,7 @@ def _check_threads(findings: Findings, learner: TorchLearner, torch: Any) -> Non
 @contextlib.contextmanager
 def _copied(folder: Path, out: Path) -> Iterator[Path]:
     """A run folder in which a peer can be built as in its own, which stays as it is: privacy's files are copies."""
-    from dpeer.privacy.history import FOLDER
+    from dpeer.privacy.ledger_file import FOLDER
 
     copy = out / folder.name
     copy.mkdir(parents=True)

@@ -146,8 +146,7 @@ def _privacy(peers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 _SPENT = (
-    "guarantee", "epsilon", "delta", "releases", "epsilon_of_this_run", "earlier_releases", "released_without_noise",
-    "mode", "steps", "earlier_steps", "sampling_rate", "noise_multiplier",
+    "guarantee", "epsilon", "delta", "releases", "mode", "steps", "sampling_rate", "noise_multiplier",
 )  # fmt: skip
 
 

@@ -179,7 +179,7 @@ def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
     except _DAMAGED as error:
         reason = str(error) if isinstance(error, CheckpointError) else f"{type(error).__name__}: {error}"
         raise CheckpointError(
-            f"checkpoint {str(checkpoint)!r} is damaged: {reason}; restore the folder, or start over with --overwrite"
+            f"checkpoint {str(checkpoint)!r} is damaged: {reason}; restore the folder, or start over in another --out"
         ) from error
     load_learner(checkpoint / _LEARNER)
     return state

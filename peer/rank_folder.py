@@ -163,7 +163,7 @@ class RankFolder:
             # A process that was killed while it saved its first round leaves one line.
             raise CheckpointError(
                 f"{str(metrics)!r} has completed rounds but no checkpoint exists: "
-                f"restore {str(self._checkpoints)!r}, or start over with --overwrite"
+                f"restore {str(self._checkpoints)!r}, or start over in another --out"
             )
         if out is not None and self._config.resume:
             noted = read_object(out / RELEASED)
@@ -452,8 +452,8 @@ class RankFolder:
                 if (names := self._config.names.get(name)) is not None:
                     other = difference(name, here, there, "the checkpoint", names)
                 raise CheckpointError(
-                    f"checkpoint {str(found)!r} is of another run: {other}; use the same settings, or start over with "
-                    "--overwrite"
+                    f"checkpoint {str(found)!r} is of another run: {other}; use the same settings, or start over in "
+                    "another --out"
                 )
 
     @property

@@ -241,27 +241,6 @@ def _check(releases: int, delta: float, accountant: str, sampling: float) -> Non
         )
 
 
-def check_resolution(delta: float, steps: int, otherwise: tuple[str, str]) -> None:
-    """Refuse a delta or a number of sampled steps at which errors of loss distributions count.
-
-    Args:
-        delta: Of the epsilon.
-        steps: The number of steps, of which some are sampled.
-        otherwise: The advice for a smaller delta, and for more steps.
-
-    Raises:
-        ConfigurationError: It is one.
-    """
-    if delta < _LEAST_SAMPLED_DELTA:
-        raise ConfigurationError(
-            f"delta {delta:g}: accountant pld resolves {_LEAST_SAMPLED_DELTA:g} or more with sampling: {otherwise[0]}"
-        )
-    if steps > _MOST_STEPS:
-        raise ConfigurationError(
-            f"steps {steps:,}: accountant pld counts up to {_MOST_STEPS:,} with sampling: {otherwise[1]}"
-        )
-
-
 # What follows calls dp-accounting. Results are kept: the peers of a simulation ask the same, and a search for a root
 # asks twice about its ends.
 
@@ -294,7 +273,12 @@ def _pld_of_releases(charges: tuple[Charge, ...], delta: float, mu: float) -> fl
 def _pld_of_steps(charges: tuple[Charge, ...], delta: float) -> float:
     """Epsilon by privacy loss distributions of sampled steps, right to about 1e-4 of itself and never too low."""
     steps = sum(charge.steps for charge in charges)
-    check_resolution(delta, steps, ("use rdp", "use rdp"))
+    if delta < _LEAST_SAMPLED_DELTA:
+        raise ConfigurationError(
+            f"delta {delta:g}: accountant pld resolves {_LEAST_SAMPLED_DELTA:g} or more with sampling: use rdp"
+        )
+    if steps > _MOST_STEPS:
+        raise ConfigurationError(f"steps {steps:,}: accountant pld counts up to {_MOST_STEPS:,} with sampling: use rdp")
     about = _rough_bound(charges, delta)
     if about <= 0.0:  # a delta that is larger than the steps' whole effect: nothing else is there to be resolved
         return 0.0

@@ -105,7 +105,6 @@ class PeerData:
 
     Attributes:
         digest: SHA-256 (hex) of the data; None where unknown.
-        new: Whether the user declared them different from those of earlier runs in the folder, which then do not count.
         records: The number of training records.
         groups: The group of each record, such as its patient; None where the task has none.
         own: Whether they are the peer's own, and no part of a common pool.
@@ -113,7 +112,6 @@ class PeerData:
     """
 
     digest: str | None = None
-    new: bool = False
     records: int = 0
     groups: Sequence[object] | NDArray[Any] | None = None
     own: bool = False

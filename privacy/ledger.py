@@ -8,8 +8,7 @@
 So everything that was sent is charged, however the process ends; and a charged round is only ever sent as the bytes
 that are on disk. They are there before the charge, or a peer that is killed between the two would send nothing in the
 round, and two such neighbors would wait for each other. Bytes without a line, other than a draft, are damage. Steps
-that are taken a second time, after a crash, are charged a second time: their noise is new. Runs before this one are
-`history`'s.
+that are taken a second time, after a crash, are charged a second time: their noise is new.
 """
 
 from __future__ import annotations
@@ -23,10 +22,9 @@ from typing import Any, Literal
 
 from dpeer.atomic import owner_only
 from dpeer.exceptions import CheckpointError
-from dpeer.privacy import history, ledger_file
+from dpeer.privacy import ledger_file
 from dpeer.privacy.accounting import Charge
-from dpeer.privacy.history import LEDGER
-from dpeer.privacy.ledger_file import Run
+from dpeer.privacy.ledger_file import LEDGER, Run, draft_of, payload_path, payload_paths
 from dpeer.privacy.noise import SCHEME
 
 
@@ -39,12 +37,9 @@ class Ledger:
         level: Whether lines are releases ("client") or charges of steps ("sample").
         resume: Whether the run continues the one of the ledger that is there.
         data: SHA-256 (hex) of the peer's data; None where unknown.
-        new_data: Whether the data are others than those of earlier runs in the folder, which then do not count.
         keep: Of how many releases the bytes are kept: as many as there can be after the last checkpoint.
 
     Attributes:
-        earlier: The runs before this one that have released or charged something on the same data, oldest first.
-        not_new: The runs before this one on the very same data although the user declared these to be new.
         ended: Whether this run takes no step any more; see `end`.
 
     Raises:
@@ -59,7 +54,6 @@ class Ledger:
         resume: bool,
         level: Literal["client", "sample"] = "client",
         data: str | None = None,
-        new_data: bool = False,
         keep: int = 2,
     ) -> None:
         self._folder, self._path, self._mechanism = folder, folder / LEDGER, dict(mechanism)
@@ -69,10 +63,6 @@ class Ledger:
         self._begun = bool(found.rounds)
         self._rounds, self._hashes, self._charges = [*found.rounds], {**found.hashes}, [*found.charges]
         self._stated, self.ended = [*found.stated], found.ended
-        self._new_data = new_data or (found.new_data and (self._begun or (data is not None and found.data == data)))
-        runs = history.earlier(folder, data, new_data=self._new_data, begun=self._begun)
-        self.earlier = [] if self._new_data else runs
-        self.not_new = runs if self._new_data else []
 
     @property
     def releases(self) -> int:
@@ -100,8 +90,10 @@ class Ledger:
         return [charge for one, stated, charge in lines if stated and one == number]
 
     def begin(self) -> None:
-        """Begin a new run: an earlier one's ledger is put aside, for its releases count beside this one's."""
-        history.begin(self._folder, self._mechanism, self._data, new_data=self._new_data)
+        """Begin a new run."""
+        ledger_file.begin(self._folder, self._mechanism, self._data)
+        for old in payload_paths(self._folder, drafts=True):  # of one that was killed before its first charge
+            old.unlink()
         self._begun, self._rounds, self._stated, self._hashes, self._charges = True, [], [], {}, []
 
     def charged(self, number: int) -> bool:
@@ -112,8 +104,8 @@ class Ledger:
         """The round's released bytes; None if they are not there as they were charged."""
         if not self.charged(number):
             return None
-        final = history.payload_path(self._folder, number)
-        draft = history.draft_of(final)
+        final = payload_path(self._folder, number)
+        draft = draft_of(final)
         # A file that was restored, copied or damaged is not what the neighbors have got, or will get from others.
         for path in (final, draft):
             if path.exists() and self._hashes.get(number) == _hash(payload := path.read_bytes()):
@@ -146,8 +138,8 @@ class Ledger:
         if not self._begun:
             self.begin()
         payload = make()
-        digest, final = _hash(payload), history.payload_path(self._folder, number)
-        with open(history.draft_of(final), "wb", opener=owner_only) as file:
+        digest, final = _hash(payload), payload_path(self._folder, number)
+        with open(draft_of(final), "wb", opener=owner_only) as file:
             file.write(payload)
             file.flush()
             os.fsync(file.fileno())
@@ -155,7 +147,7 @@ class Ledger:
         self._append(number, sha256=digest, to=sorted(to))
         self._note(number)
         self._hashes[number] = digest
-        history.draft_of(final).rename(final)
+        draft_of(final).rename(final)
         self._drop_old()
         return payload
 
@@ -218,8 +210,8 @@ class Ledger:
 
     def _drop_old(self) -> None:
         """Remove the bytes for which no run can ask that resumes some rounds earlier."""
-        kept = {history.payload_path(self._folder, number) for number in sorted(self._hashes)[-self._keeps :]}
-        for old in history.payload_paths(self._folder, drafts=True):
+        kept = {payload_path(self._folder, number) for number in sorted(self._hashes)[-self._keeps :]}
+        for old in payload_paths(self._folder, drafts=True):
             if old.with_suffix(".bin") not in kept:
                 old.unlink(missing_ok=True)
 
@@ -229,13 +221,10 @@ class Ledger:
         run = ledger_file.read(self._path)
         if not run.rounds:
             return run
-        if run.noiseless and self._level == "client":
-            return Run()
         place = f"the run in {str(self._folder.parent)!r}"
         if bool(run.charges) != (self._level == "sample"):
             raise CheckpointError(
-                f"{place} was not private at {self._level} level: it cannot go on as that; start over with "
-                "--overwrite, and what it released counts"
+                f"{place} was not private at {self._level} level: it cannot go on as that; start one in another --out"
             )
         made = f"{place} has made {len(run.rounds)} private releases with"
         if run.charges:
@@ -243,7 +232,7 @@ class Ledger:
         if run.data != self._data:
             raise CheckpointError(
                 f"{made} other data than this peer has now (their SHA-256 differs): a run goes on with the data it "
-                "began with; start one on these with --overwrite"
+                "began with; start one on these in another --out"
             )
         then, here = {"noise": run.noise, **(run.mechanism or {})}, {"noise": SCHEME, **self._mechanism}
         if then != here:

@@ -12,11 +12,6 @@ ADVICE = {
 }
 """By level of privacy the advice where `noise_over_drift` is above 1."""
 
-NEW_DATA_WARNING = (
-    "WARNING: --new-data, but earlier runs in this folder have {done} these very data (their SHA-256 is the same): "
-    "what they have cost is not counted, and what is promised here is too little"
-)
-
 
 def cost(epsilon: float) -> str:
     """An epsilon in few words."""

@@ -12,13 +12,10 @@ import numpy as np
 from dpeer.exceptions import BudgetTooSmall, ConfigurationError
 from dpeer.privacy import accounting
 from dpeer.privacy.accounting import Charge
-from dpeer.privacy.client_level import Guarantee
 from dpeer.privacy.config import PeerData, PrivacyConfig
-from dpeer.privacy.groups import of_group
 from dpeer.privacy.ledger import Ledger
-from dpeer.privacy.ledger_file import Run
-from dpeer.privacy.outlook import ADVICE, NEW_DATA_WARNING, cost, noise_over_drift
-from dpeer.privacy.sample_level import Phase, SampleGuarantee, Unit
+from dpeer.privacy.outlook import ADVICE, cost, noise_over_drift
+from dpeer.privacy.sample_level import Phase, SampleGuarantee
 from dpeer.privacy.soundness import check_groups, check_records, check_units
 
 AT_ONCE = 64
@@ -37,18 +34,14 @@ _AT_HOME = (
 )
 """The effect of post where something trains last."""
 
-_MANY = 10
-"""Records of the patient that is taken as an example."""
-
 _GROUPS = "--privacy-unit group protects all records of a patient together"
 
 
 class SampleSession:
     """The privacy of each record, or group of records, of one peer in its local training.
 
-    Every step in the folder on these data counts as spent: this run's and those of earlier runs. How many whole rounds
-    the budget allows is found when the run begins or goes on; from then on steps are compared with that number, because
-    an epsilon takes a tenth of a second to compute.
+    How many whole rounds the budget allows is found when the run begins or goes on; from then on steps are compared
+    with that number, because an epsilon takes a tenth of a second to compute.
 
     Args:
         config: Of the run.
@@ -122,8 +115,7 @@ class SampleSession:
             guarantee = guarantee.for_budget(self.budget, config.rounds)
         self.guarantee = guarantee
         self.ledger = Ledger(
-            self._folder, guarantee.mechanism, level="sample", resume=self._resume, data=self._data.digest,
-            new_data=self._data.new,
+            self._folder, guarantee.mechanism, level="sample", resume=self._resume, data=self._data.digest
         )  # fmt: skip
         self.ended = self.ledger.ended
         self.rounds = self._fitting(self.planned)
@@ -132,7 +124,7 @@ class SampleSession:
             raise BudgetTooSmall(self._too_small())
 
     def begin(self) -> None:
-        """Begin a new run; the first charge puts the ledger of an earlier one aside."""
+        """Begin a new run; the first charge begins its ledger."""
 
     def charge(self, number: int, wanted: int, looks: int = 1) -> int:
         """Charge the next steps of a round, as many as may be taken at once; they are on disk when this returns.
@@ -192,23 +184,12 @@ class SampleSession:
             self.ledger.end(number)
 
     def epsilon(self, rounds: int = 0) -> float:
-        """Epsilon of everything that was charged on these data, and of so many rounds more.
-
-        Returns:
-            Infinite where something has been released without noise.
-        """
+        """Epsilon of everything that was charged, and of so many rounds more."""
         return self._epsilon(self.guarantee.charges(rounds))
 
     def _epsilon(self, further: Iterable[Charge]) -> float:
-        before = self._earlier_charges()
-        if None in before:
-            return math.inf
-        earlier = [charge for run in before if run is not None for charge in run]
-        together = [*earlier, *self.ledger.charges, *further]
+        together = [*self.ledger.charges, *further]
         return accounting.total_epsilon(together, self.guarantee.delta, accounting.tightest(together))
-
-    def _earlier_charges(self) -> list[tuple[Charge, ...] | None]:
-        return [charges_of(run, self.guarantee.unit) for run in self.ledger.earlier]
 
     def _fitting(self, rounds: int) -> int:
         if self.budget is None or self.ended:
@@ -228,36 +209,24 @@ class SampleSession:
         )
 
     def _too_small(self) -> str:
-        before, first = self.epsilon(0), self.epsilon(1)
-        budget, place = f"--target-epsilon {self.budget:g}", f"earlier runs in {str(self._folder.parent)!r}"
-        if math.isinf(before):
-            return (
-                f"{budget} cannot be kept: {place} have released bodies without noise that protects; if the data are "
-                "others now, say --new-data"
-            )
-        if before:
-            return (
-                f"{budget} allows not even one round: {place} have spent epsilon {before:.4g}, one more round would "
-                f"make it {first:.4g}; if the data are others now, say --new-data; else give a larger --target-epsilon "
-                "or more noise"
-            )
         return (
-            f"{budget} allows not even one round with --noise-multiplier {self.guarantee.noise_multiplier:g}: one "
-            f"costs {first:.3g}; leave --noise-multiplier out and the noise follows from the budget"
+            f"--target-epsilon {self.budget:g} allows not even one round with --noise-multiplier "
+            f"{self.guarantee.noise_multiplier:g}: one costs {self.epsilon(1):.3g}; leave --noise-multiplier out and "
+            "the noise follows from the budget"
         )
 
     def spent(self) -> dict[str, Any]:
         """The costs so far, for the peer's own files.
 
         Returns:
-            Plain JSON values, but that an epsilon may be infinite: so it is, too, where it is beyond computing.
+            Plain JSON values, but that an epsilon beyond computing is infinite.
         """
-        guarantee, runs = self.guarantee, self.ledger.earlier
+        guarantee = self.guarantee
         try:
             epsilon = self.epsilon()
         except ConfigurationError:  # in the thousands: no reason to end a run that has begun
             epsilon = math.inf
-        costs: dict[str, Any] = {
+        return {
             "mode": "sample",
             "epsilon": epsilon,
             "delta": guarantee.delta,
@@ -267,13 +236,6 @@ class SampleSession:
             "noise_multiplier": guarantee.noise_multiplier,
             "head": guarantee.head,
         }
-        if runs:
-            costs |= {
-                "earlier_steps": sum(run.steps for run in runs),
-                "earlier_releases": sum(len(run.rounds) for run in runs if not run.charges),
-                "released_without_noise": None in self._earlier_charges(),
-            }
-        return costs
 
     def notes(self, parameters: int) -> list[str]:
         """Notes on privacy before the peer starts.
@@ -291,10 +253,6 @@ class SampleSession:
             self._patient_note(),
             f"--dp-head {m.head}: {_AT_HOME if self.at_home else _HEADS[m.head]}",
         ]
-        if self.ledger.earlier:
-            lines.append(self._earlier_note())
-        if self.ledger.not_new:
-            lines.append(NEW_DATA_WARNING.format(done="used"))
         if self.ended:
             lines.append("the budget has ended: no step is taken any more, and the last body is sent again")
         elif rounds < self.planned and self.budget is not None:
@@ -326,46 +284,7 @@ class SampleSession:
         m = self.guarantee
         if m.unit == "group":
             return "a patient, or another group, is protected by this however many records the group has"
-        own = (*self.ledger.charges, *m.charges(self.rounds))
-        try:
-            epsilon = of_group(own, m.delta, _MANY)
-        except ConfigurationError:
-            return f"a patient with several records is protected less: {_GROUPS}"
-        return f"a patient with {_MANY} of the records has epsilon {epsilon:.4g} in this run: {_GROUPS}"
-
-    def _earlier_note(self) -> str:
-        """A note on the costs of earlier runs in the same folder."""
-        if None in self._earlier_charges():
-            return (
-                "WARNING: earlier runs in this folder have released bodies without noise that protects these records, "
-                "so nothing is promised about them; if this run's data are others, start it with --overwrite --new-data"
-            )
-        spent = self.spent()
-        return (
-            f"earlier runs in this folder charged {spent['earlier_steps']:,} steps and made "
-            f"{spent['earlier_releases']:,} releases, which are counted in; if this run's data are others, start it "
-            "with --overwrite --new-data"
-        )
-
-
-def charges_of(run: Run, unit: Unit) -> tuple[Charge, ...] | None:
-    """The charges of a run for one unit; None where its costs are not bounded.
-
-    A release at client level protects the whole data set against a neighbor, and so each record and each group: any of
-    them can move the update by 2 C.
-
-    Args:
-        run: An earlier run.
-        unit: Steps that protected the other of the two kinds of units promise nothing to this one.
-    """
-    if not run.protects or run.mechanism is None:
-        return None
-    if run.charges:
-        return tuple(run.charges) if run.mechanism.get("unit") == unit else None
-    try:
-        return (Charge(1.0, Guarantee(**run.mechanism).ratio, len(run.rounds)),)
-    except (TypeError, ConfigurationError):  # altered
-        return None
+        return f"one record is protected, not one patient: {_GROUPS}"
 
 
 def _by_noise(charged: Iterable[Charge]) -> dict[float, int]:

@@ -8,63 +8,24 @@ from pathlib import Path
 from typing import TypeAlias
 
 from dpeer.exceptions import CheckpointError
-from dpeer.privacy import history
 from dpeer.privacy.client_session import ClientSession
 from dpeer.privacy.config import PeerData, PrivacyConfig
-from dpeer.privacy.history import LEDGER, current
 from dpeer.privacy.ledger import Ledger
-from dpeer.privacy.ledger_file import Run, read_or_none
+from dpeer.privacy.ledger_file import current
 from dpeer.privacy.mechanism import Sparsifier
 from dpeer.privacy.sample_session import SampleSession
 from dpeer.privacy.soundness import check_found
 
 
 class NoiselessSession:
-    """A run without privacy: its ledger records the first release, which lowers what later private runs may promise.
-
-    Args:
-        folder: The peer's privacy folder.
-        data: SHA-256 (hex) of the peer's data; None where unknown.
-        new_data: Whether the data are others than those of earlier runs in the folder.
-    """
-
-    def __init__(self, folder: Path, *, data: str | None = None, new_data: bool = False) -> None:
-        self._folder, self._path, self._data, self._new_data = folder, folder / LEDGER, data, new_data
-        self._recorded = False
+    """A run without privacy: nothing is charged, and nothing is promised."""
 
     def begin(self) -> None:
-        """Begin a new run. An earlier ledger without noise, of the same data, stays: a second adds nothing to it."""
-        there = self._path.exists() and not self._suffices(read_or_none(self._path))
-        # One that is stopped before its first release may be continued, and is to know how much was put aside.
-        if there or self._new_data:
-            history.begin(self._folder, None, self._data, new_data=self._new_data)
-
-    def record(self) -> None:
-        """Record that a body is about to be released without noise; it is on disk when this returns.
-
-        Raises:
-            OSError: The disk refused; nothing may be sent.
-        """
-        if self._recorded:
-            return
-        run = read_or_none(self._path)
-        if not self._suffices(run):
-            history.record_noiseless(self._folder, self._data, new_data=self._new_data or self._declared(run))
-        self._recorded = True
+        """Nothing has to be begun."""
 
     def notes(self, parameters: int) -> list[str]:
         """No notes."""
         return []
-
-    def _suffices(self, run: Run | None) -> bool:
-        """Whether a ledger has it that bodies trained on these data have left without noise."""
-        return run is not None and run.noiseless and run.data == self._data
-
-    def _declared(self, run: Run | None) -> bool:
-        """Whether the run is resumed before its first release, and its data were declared new when it began."""
-        if run is None or run.rounds or not run.new_data:
-            return False
-        return run.mechanism is None and self._data is not None and run.data == self._data
 
 
 Session: TypeAlias = NoiselessSession | ClientSession | SampleSession
@@ -91,7 +52,6 @@ def open(  # noqa: A001 - called as privacy.open
 
     Raises:
         CheckpointError: The ledger to continue is damaged, or of another mechanism or level.
-        BudgetTooSmall: Earlier runs in the folder have used up the budget.
         ConfigurationError: The settings or data are not sound at this level.
         TaskError: Groups are to be protected, and the task knows none.
     """
@@ -99,21 +59,19 @@ def open(  # noqa: A001 - called as privacy.open
     if asked.privacy == "none" or (guarantee is not None and not config.shares):
         if resume:
             _refuse_without(folder)
-        return NoiselessSession(folder, data=data.digest, new_data=data.new)
+        return NoiselessSession()
     check_found(config.task, data.found, asked.privacy)
     if guarantee is None:
         return SampleSession(config, folder, data, resume=resume, left=left)
     ledger = Ledger(
-        folder, dataclasses.asdict(guarantee), resume=resume, data=data.digest, new_data=data.new,
+        folder, dataclasses.asdict(guarantee), resume=resume, data=data.digest,
         # Between two checkpoints, and one while the checkpoint after it is written.
         keep=config.checkpoint_every + 1,
     )  # fmt: skip
-    session = ClientSession(
+    return ClientSession(
         guarantee, ledger, asked.target_epsilon, Sparsifier.parse(asked.sparsify), receivers, planned=config.rounds,
         size=config.size,
     )  # fmt: skip
-    session.check_budget(folder.parent)
-    return session
 
 
 def _refuse_without(folder: Path) -> None:
@@ -121,11 +79,11 @@ def _refuse_without(folder: Path) -> None:
     run, place = current(folder), f"the run in {str(folder.parent)!r}"
     if run.steps:
         raise CheckpointError(
-            f"{place} has charged {run.steps} private steps: go on with its --privacy sample, or start over with "
-            "--overwrite"
+            f"{place} has charged {run.steps} private steps: go on with its --privacy sample, or start a run in "
+            "another --out"
         )
     if run.releases:
         raise CheckpointError(
-            f"{place} has made {run.releases} private releases: go on with its --privacy client, or start over with "
-            "--overwrite"
+            f"{place} has made {run.releases} private releases: go on with its --privacy client, or start a run in "
+            "another --out"
         )

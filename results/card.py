@@ -13,7 +13,6 @@ _FEDERATION = ("size", "topology", "algorithm", "partition", "rounds", "seed", "
 _HOW_IT_ENDED = ("rank", "status", "completed_rounds", "kept_round", "kept_point", "lost")
 _OF_STEPS = (
     "mode", "guarantee", "epsilon", "delta", "steps", "sampling_rate", "noise_multiplier", "head", "sent_again",
-    "earlier_steps", "earlier_releases", "released_without_noise",
 )  # fmt: skip
 """Keys of the privacy entry that a card may have at sample level: they follow from settings and restarts alone."""
 _FACTORY = ("task_options", "seed", "seed_partition", "seed_init", "head", "size")

@@ -38,12 +38,6 @@ def privacy_line(spent: Mapping[str, Any]) -> str:
     line = f"privacy of {spent['guarantee']}: {cost(spent)} at delta {spent['delta']:g}"
     if spent.get("mode") == "sample":
         line += f" after {spent['steps']:,} steps"
-        if earlier := spent.get("earlier_steps"):
-            line += f" and {earlier:,} of earlier runs in this folder"
     else:
         line += f" after {spent['releases']} releases"
-    if spent.get("released_without_noise"):
-        line += " (earlier runs in this folder have released bodies without noise that protects)"
-    elif earlier := spent.get("earlier_releases"):
-        line += f" and {earlier} of earlier runs in this folder"
     return line

@@ -57,7 +57,7 @@ def check_faults(run: RunPart, size: int, rounds: int, *, resume: bool) -> None:
     if resume:
         raise ConfigurationError(
             f"--faults {run.faults}: a run with faults cannot be resumed, because no file holds the messages that were "
-            "under way when it was stopped: start over with --overwrite"
+            "under way when it was stopped: start over in another --out"
         )
     read_faults(run.faults, size, rounds)
 

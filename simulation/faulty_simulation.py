@@ -65,11 +65,10 @@ class FaultySimulation(Simulation):
     Args:
         configs: The peers', by rank.
         view: Shows the run.
-        new_data: The data are others than those of earlier runs in the folders.
     """
 
-    def __init__(self, configs: Sequence[RunConfig], view: View, *, new_data: bool = False) -> None:
-        super().__init__(configs, view, resume=False, new_data=new_data)
+    def __init__(self, configs: Sequence[RunConfig], view: View) -> None:
+        super().__init__(configs, view, resume=False)
         size, file, network = len(configs), self._common.run.faults, self._common.network
         assert file is not None, "a run without faults is a Simulation"
         self.loop_factory = VirtualLoop

@@ -16,7 +16,6 @@ def simulate(
     *,
     resume: bool = False,
     overwrite: bool = False,
-    new_data: bool = False,
     open_view: OpenView = Silent,
     drive: Drive = drive_by_signals,
 ) -> Result:
@@ -32,14 +31,12 @@ def simulate(
         if settings.faults is not None:
             from dpeer.simulation.faulty_simulation import FaultySimulation
 
-            return FaultySimulation(peer_configs(settings), view, new_data=new_data)
+            return FaultySimulation(peer_configs(settings), view)
         from dpeer.simulation.simulation import Simulation
 
-        return Simulation(peer_configs(settings), view, resume=resume, new_data=new_data)
+        return Simulation(peer_configs(settings), view, resume=resume)
 
-    return run_federation(
-        settings, open_runner, resume=resume, overwrite=overwrite, new_data=new_data, open_view=open_view, drive=drive
-    )
+    return run_federation(settings, open_runner, resume=resume, overwrite=overwrite, open_view=open_view, drive=drive)
 
 
 def _check_clock(settings: Settings) -> None:

@@ -44,7 +44,6 @@ class Simulation:
         configs: The peers', by rank.
         view: Shows the run.
         resume: Continue from the checkpoints.
-        new_data: The data are others than those of earlier runs in the folders.
 
     Attributes:
         connected: Whether rounds have begun.
@@ -52,13 +51,13 @@ class Simulation:
         status: How the run has ended, where faults may have taken peers away; None where all peers' summaries say.
     """
 
-    def __init__(self, configs: Sequence[RunConfig], view: View, *, resume: bool, new_data: bool = False) -> None:
+    def __init__(self, configs: Sequence[RunConfig], view: View, *, resume: bool) -> None:
         self._configs = configs
         self._common = configs[0]
         self._home = current_folder()
         self._out = self._common.run.out.absolute()
         self._view = view
-        self._resume, self._new_data = resume, new_data
+        self._resume = resume
         self._peers: list[Peer] = []
         self._bodies: dict[int, Callable[[], Tensor]] = {}
         self._disagreement: ConsensusLog | None = None
@@ -175,9 +174,9 @@ class Simulation:
         on_connected: Callable[[], None] = lambda: None,
     ) -> Peer:  # fmt: skip
         """Make a peer of a rank."""
-        rank, new_data = config.rank, self._new_data and not resume
+        rank = config.rank
         out = rank_folder(self._out, rank)
-        assembled = worker.run(build, config, resume=resume, new_data=new_data, workers=self._workers, home=self._home)
+        assembled = worker.run(build, config, resume=resume, workers=self._workers, home=self._home)
         parts = await blaming(rank, assembled)
         for line in await worker.run(save_data_files, out, parts.partition, parts.preparation, resume=resume):
             log.warning("file-made-again", message=line)

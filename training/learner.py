@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from dpeer.privacy import ClientSession, NoiselessSession, SampleSession, Session
+from dpeer.privacy import ClientSession, SampleSession, Session
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.base import Facts
 from dpeer.training.algorithms.plugins import blamed, is_built_in
@@ -134,8 +134,6 @@ class TorchLearner:
         if not self.shares:
             return None
         self.gossip.codec.buffers.settle()
-        if isinstance(self.session, NoiselessSession):
-            self.session.record()
         if self._sampled is not None:
             self._sampled.before()
         return self.gossip.release(number)

@@ -23,7 +23,7 @@ from dpeer.federation.settings import Settings
 from dpeer.federation.summary import renew
 from dpeer.peer import checkpoint
 from dpeer.peer.core.wire import federation_id
-from dpeer.privacy.history import FOLDER, current
+from dpeer.privacy.ledger_file import FOLDER, current
 from dpeer.results.effect import FEWEST_ROWS, Effect, effect_of
 from dpeer.results.files import METRICS, MODEL, SUMMARY, read_rows, write_json, write_rows
 from dpeer.results.reading import read_object, read_peer_summary

@@ -11,7 +11,6 @@ from dpeer.privacy import Guarantee
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.gaussian import mu
 from tests.cli.command import parsed, text, words
-from tests.privacy.step_losses import epsilon_of as epsilon_of_steps
 
 ROOT = Path(__file__).parents[2]
 
@@ -120,21 +119,6 @@ def test_epsilon_of_a_record_as_json() -> None:
     assert parsed(*with_all)["epsilon"] == pytest.approx(exact, abs=1e-4)
 
 
-@pytest.mark.slow
-def test_a_patient_with_several_records() -> None:
-    found = parsed(*EPSILON_OF_SAMPLE, 4, "--patient-records", 5)
-    expected = epsilon_of_steps([(0.05, 4.0, 300)], 1e-5, 5e-4, records=5)
-    assert found["patient_records"] == 5
-    assert found["epsilon_of_patient"] == pytest.approx(expected, rel=3e-4)
-    assert found["epsilon"] == pytest.approx(0.826, abs=5e-4)
-    assert parsed(*EPSILON_OF_SAMPLE, 4, "--patient-records", 1)["epsilon_of_patient"] == found["epsilon"]
-    printed = words(*EPSILON_OF_SAMPLE, 4, "--patient-records", 5)
-    assert "epsilon 0.8260 of one record, against everyone epsilon of a patient 5.037 with 5 records" in printed
-    assert "A person with several records" not in printed
-    both = ("--dp-head", "alternate", "--steps", 12, "--head-steps", 8, "--patient-records", 5)
-    assert parsed(*EPSILON_OF_SAMPLE, 4, *both)["epsilon_of_patient"] == found["epsilon_of_patient"]
-
-
 def test_an_alternate_head_is_charged_for_both_counts() -> None:
     rdp = (*EPSILON_OF_SAMPLE, 1, "--accountant", "rdp")
     both = (*rdp, "--dp-head", "alternate", "--steps", 12, "--head-steps", 8)
@@ -179,7 +163,10 @@ def test_eight_hospitals_survive_the_noise_for_records() -> None:
 def test_survival_for_records_says_what_is_protected_and_what_to_do() -> None:
     printed = words(*SURVIVAL_OF_SAMPLE, "--noise-multiplier", 1)
     assert "Protected: one record of a peer's data, against everyone, neighbors included, add-or-remove." in printed
-    assert "A person with several records is protected less than one with a single record." in printed
+    assert (
+        "One record is protected, not one patient: --privacy-unit group of a run protects all records of a patient."
+        in printed
+    )
     assert "cannot survive" not in printed
     few = (*SURVIVAL_OF_SAMPLE, "--noise-multiplier", 1, "--size", 2, "--records", 10, "--parameters", 10**6)
     assert parsed(*few)["survives"] is False
@@ -215,7 +202,7 @@ def test_how_often_a_neighbor_is_right_follows_from_epsilon() -> None:
         assert round(100 * norm.cdf(apart / 2)) == int(right)
     first = Guarantee(1.0, 1.0, 1e-5).calibrated(10.0, 20)
     both = math.hypot(first.mu(20), Guarantee(4.5, 1.0, 1e-5).mu(20))
-    assert f"| {epsilon_of(both, 1e-5):.1f}, of both runs |" in page
+    assert f"make {epsilon_of(both, 1e-5):.1f} together |" in page
 
 
 @pytest.mark.slow

@@ -165,7 +165,7 @@ REFUSED = {
     f"{CLIENT} --rounds 2.5": "'--rounds': '2.5'",
     f"{CLIENT} --sampling-rate 0.1": "--sampling-rate 0.1",
     f"{CLIENT} --dp-head joint": "--dp-head joint",
-    f"{CLIENT} --patient-records 5": "--patient-records 5",
+    f"{CLIENT} --records 5": "--records 5",
     # Privacy of a record.
     "privacy --privacy sample --noise-multiplier 1": "--rounds, --sampling-rate, --steps must be given",
     f"{SAMPLE} --size 8": "--parameters, --records must be given",

@@ -155,18 +155,18 @@ def test_tables_without_a_schema_name_their_own_columns_and_classes(dpeer: Comma
 def test_under_privacy_nothing_of_the_data_is_computed(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
     for rank in range(2):
         table(in_tmp_path / f"site-{rank}.csv")
-    private = ("--schema", "schema.toml", "--privacy", "client", "--noise-multiplier", 2, "--overwrite")
+    private = ("--schema", "schema.toml", "--privacy", "client", "--noise-multiplier", 2)
     assert simulate(dpeer, *private).code == 0
     found = preparations()
     statistics = [preparation.to_json()["statistics"] for preparation in found]
     assert statistics[0] == statistics[1]
     assert {*statistics[0]["age"]} == {"filling"}
-    refused = simulate(dpeer, *private, "--standardize")
+    refused = simulate(dpeer, *private, "--out", "other", "--standardize")
     assert refused.code == 2
     assert "--standardize: with --privacy the ranges of the schema scale numbers" in refused.err
     content = Path("schema.toml").read_text()
     Path("schema.toml").write_text("\n".join(line for line in content.splitlines() if not line.startswith("range")))
-    refused = simulate(dpeer, *private)
+    refused = simulate(dpeer, *private, "--out", "other")
     assert refused.code == 2
     assert "the schema gives no range for 'admitted', 'age': with --privacy or --no-standardize" in refused.err
 

@@ -12,7 +12,6 @@ from safetensors import SafetensorError
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError
 from dpeer.federation.folders import behind, check, naming
-from dpeer.federation.privacy import sent_unrecorded
 from dpeer.federation.settings import Settings
 from dpeer.results.files import rank_folder
 from dpeer.simulation.run import simulate
@@ -90,29 +89,6 @@ def test_peers_that_exchange_nothing_can_be_any_number_of_rounds_apart(tmp_path:
     assert behind(tmp_path, Isolated(4), 6) == []
 
 
-@pytest.mark.parametrize(
-    ("content", "counts"),
-    [
-        ("", False),
-        ('{"round": 0, "bytes_sent": 0}\n', False),
-        ('{"round": 0, "bytes_sent": 50}\n', True),
-        ('{"round": 0, "bytes_sent": 50, "privacy": null}\n', True),
-        ('{"round": 0, "bytes_sent": 50, "privacy": {"epsilon": 1.0}}\n', False),
-        ('{"round": 0, "bytes_sent": 0}\n{"round": 1, "bytes', False),
-        ('{"round": 0, "bytes', True),
-        ('{"round": 0, "bytes\n{"round": 1, "bytes_sent": 0}\n', True),
-        ('{"round": 0}\n', True),
-        ('{"round": 0, "bytes_sent": "?"}\n', True),
-        ("[]\n", True),
-        ('{"round": 0, "bytes_sent": 5}\n{"round": 0, "bytes_sent": 0}\n', True),
-    ],
-)
-def test_bodies_count_as_sent_unless_the_lines_say_otherwise(tmp_path: Path, content: str, counts: bool) -> None:
-    assert not sent_unrecorded(tmp_path)
-    (tmp_path / "metrics.jsonl").write_text(content)
-    assert sent_unrecorded(tmp_path) is counts
-
-
 def test_a_damaged_line_of_a_private_run_leaves_its_ledger_alone_and_the_run_goes_on(tmp_path: Path) -> None:
     given: dict[str, Any] = {
         "size": 2, "task": "digits", "local_steps": 1, "out": tmp_path, "privacy": "client", "noise_multiplier": 2.0,
@@ -121,7 +97,6 @@ def test_a_damaged_line_of_a_private_run_leaves_its_ledger_alone_and_the_run_goe
     simulate(Settings(rounds=2, **given))
     metrics = tmp_path / "rank-0" / "metrics.jsonl"
     metrics.write_bytes(metrics.read_bytes().replace(b'"round": 0', b'"rou\xff\xfe: 0'))
-    assert not sent_unrecorded(tmp_path / "rank-0")
     simulate(Settings(rounds=3, **given), resume=True)
     damaged, whole = (json.loads((tmp_path / f"rank-{rank}" / "summary.json").read_text()) for rank in range(2))
     assert damaged["epsilon"] == whole["epsilon"]

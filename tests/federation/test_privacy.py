@@ -1,7 +1,6 @@
 """From settings to the guarantee and the session of a run, at client level."""
 
 import json
-import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
 from dpeer.federation.checks import check_stated
 from dpeer.federation.config import resolve
 from dpeer.federation.folders import check
-from dpeer.federation.privacy import account, check_ledger, counted, planned_rounds, privacy_config
+from dpeer.federation.ledger_checks import check_ledger, counted
+from dpeer.federation.privacy import planned_rounds, privacy_config
 from dpeer.federation.settings import Settings
 from dpeer.privacy import Guarantee, PeerData
-from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.topology.settings import build_graph
 from tests.error_texts import refused
 
@@ -30,10 +29,11 @@ def promised(**settings):
     return promise(Settings(privacy="client", **settings))
 
 
-def protect(settings: Settings, folder: Path, *, resume: bool, data: str | None = None, new_data: bool = False) -> Any:
-    account(folder, resume=resume)
+def protect(settings: Settings, folder: Path, *, resume: bool, data: str | None = None) -> Any:
+    if resume:
+        check_ledger(folder.parent)
     config = privacy_config(resolve(settings, 0), build_graph(settings))
-    return privacy.open(config, folder, PeerData(data, new=new_data), resume=resume)
+    return privacy.open(config, folder, PeerData(data), resume=resume)
 
 
 def test_a_private_run_cannot_be_gone_on_with_in_another_way(tmp_path):
@@ -49,61 +49,20 @@ def test_a_private_run_cannot_be_gone_on_with_in_another_way(tmp_path):
     with pytest.raises(CheckpointError):
         peer(True)
     # The same command again would release the same round with other noise.
-    with pytest.raises(OutputError):
-        check(tmp_path, [0], resume=False, overwrite=False)
-    check(tmp_path, [0], resume=False, overwrite=True)
+    for overwrite in (False, True):
+        with refused(OutputError, "private run", "another --out"):
+            check(tmp_path, [0], resume=False, overwrite=overwrite)
 
 
-def test_earlier_runs_in_the_folder_are_added(tmp_path):
-    asked = Settings(privacy="client", noise_multiplier=5.0, rounds=4)
-    graph = build_graph(asked)
-    guarantee = promise(asked, graph)
-    for _ in range(2):
-        run = protect(asked, tmp_path / "rank-0" / "privacy", resume=False)
-        run.ledger.begin()
-        for number in range(8):
-            run.ledger.release(number, lambda: b"x")
-    again = protect(asked, tmp_path / "rank-0" / "privacy", resume=False)
-    notes = again.notes(100)
-    assert f"epsilon {guarantee.epsilon(20):.4g} at delta" in notes[0], "what is promised is the sum"
-    (line,) = [line for line in notes if "earlier runs" in line]
-    assert "16 releases" in line
-    assert f"this run alone: epsilon {guarantee.epsilon(4):.4g}" in line
-
-
-def test_a_budget_that_earlier_runs_have_used_up_ends_with_code_5_unless_the_data_are_new(tmp_path):
+def test_a_budget_that_is_used_up_ends_the_releases_of_a_run_that_goes_on(tmp_path):
     asked = Settings(privacy="client", target_epsilon=10.0, rounds=5)
-    graph = build_graph(asked)
-    promise(asked, graph)
     folder = tmp_path / "rank-0" / "privacy"
     first = protect(asked, folder, resume=False)
     for number in range(5):
         assert first.may_release
         first.ledger.release(number, lambda: b"x")
     assert not first.may_release
-    with pytest.raises(BudgetTooSmall) as found:
-        protect(asked, folder, resume=False)
-    assert found.value.exit_code == 5
-    assert not protect(asked, folder, resume=True).may_release, "the run itself goes on without releasing"
-    again = protect(asked, folder, resume=False, data="b", new_data=True)
-    assert again.fitting(9) == 5
-    again.ledger.release(0, lambda: b"x")
-    assert protect(asked, folder, resume=False, data="b").fitting(9) == 4
-    with pytest.raises(BudgetTooSmall):
-        protect(asked, folder, resume=False, data="a")
-
-
-def test_data_are_not_new_because_somebody_says_so(tmp_path):
-    asked = Settings(privacy="client", target_epsilon=10.0, rounds=5)
-    folder = tmp_path / "rank-0" / "privacy"
-    run = protect(asked, folder, resume=False, data="a")
-    for number in range(5):
-        run.ledger.release(number, lambda: b"x")
-    for data, warned in (("a", True), ("b", False), (None, False)):
-        again = protect(asked, folder, resume=False, data=data, new_data=True)
-        assert again.fitting(9) == 5, "the user's word counts"
-        warnings = [line for line in again.notes(10) if "these very data" in line]
-        assert bool(warnings) == warned
+    assert not protect(asked, folder, resume=True).may_release
 
 
 def test_a_start_promises_no_less_than_is_spent_already(tmp_path):
@@ -119,72 +78,9 @@ def test_a_start_promises_no_less_than_is_spent_already(tmp_path):
     assert not run.may_release
 
 
-def test_a_budget_in_part_used_up_leaves_fewer_releases(tmp_path):
-    asked = Settings(privacy="client", target_epsilon=10.0, noise_multiplier=5.0, rounds=40)
-    guarantee = promise(asked)
-    for _ in range(2):
-        run = protect(asked, tmp_path / "rank-0" / "privacy", resume=False)
-        run.ledger.begin()
-        for number in range(10):
-            run.ledger.release(number, lambda: b"x")
-        assert run.spent(None)["epsilon"] == pytest.approx(guarantee.epsilon(10 * (1 + len(run.ledger.earlier))))
-    run = protect(asked, tmp_path / "rank-0" / "privacy", resume=False)
-    assert run.fitting(40) == guarantee.releases(10.0) - 20 == 5
-    assert run.spent(None)["earlier_releases"] == 20
-
-
-def test_other_mechanisms_are_counted(tmp_path):
-    folder = tmp_path / "rank-0" / "privacy"
-    asked = Settings(privacy="client", noise_multiplier=3.0, clip_norm=0.1)
-    protect(asked, folder, resume=False).ledger.release(0, lambda: b"x")
-    asked = Settings(privacy="client", noise_multiplier=4.0)
-    run = protect(asked, folder, resume=False)
-    # One release of S / s = 2 / 3.
-    assert run.spent(None)["epsilon"] == pytest.approx(epsilon_of(2 / 3, 1e-5))
-    run.ledger.release(0, lambda: b"x")
-    assert run.spent(None)["epsilon"] == pytest.approx(epsilon_of(math.hypot(2 / 3, 2 / 4), 1e-5))
-
-
 def with_metrics(folder, **entry):
     folder.mkdir(parents=True)
     (folder / "metrics.jsonl").write_text(json.dumps({"round": 0, "bytes_sent": 50, **entry}) + "\n")
-
-
-@pytest.mark.parametrize("entry", [{}, {"privacy": None}])
-def test_a_run_of_which_no_ledger_tells_has_released_without_noise(tmp_path, entry):
-    with_metrics(tmp_path / "rank-0", **entry)
-    asked = Settings(privacy="client", target_epsilon=10.0)
-    graph = build_graph(asked)
-    promise(asked, graph)
-    with pytest.raises(BudgetTooSmall):
-        protect(asked, tmp_path / "rank-0" / "privacy", resume=False)
-    asked = Settings(privacy="client", noise_multiplier=5.0)
-    run = protect(asked, tmp_path / "rank-0" / "privacy", resume=False)
-    assert run.spent(None)["epsilon"] == math.inf
-    assert run.spent(None)["released_without_noise"]
-    assert any("nothing is promised about their data" in line for line in run.notes(10))
-    (tmp_path / "rank-0" / "metrics.jsonl").unlink()  # as a new run does, or one that is gone on with
-    assert protect(asked, tmp_path / "rank-0" / "privacy", resume=False).epsilon(0) == math.inf
-    assert protect(asked, tmp_path / "rank-0" / "privacy", resume=False, new_data=True).epsilon(0) == 0
-
-
-def test_a_first_line_that_was_not_written_whole_tells_of_bodies_where_no_ledger_does(tmp_path):
-    (tmp_path / "rank-0").mkdir()
-    (tmp_path / "rank-0" / "metrics.jsonl").write_text('{"round": 0, "acc')
-    asked = Settings(privacy="client", noise_multiplier=5.0)
-    run = protect(asked, tmp_path / "rank-0" / "privacy", resume=True)
-    assert run.epsilon(0) == math.inf
-    private = protect(asked, tmp_path / "rank-1" / "privacy", resume=False)
-    private.ledger.release(0, lambda: b"x")
-    (tmp_path / "rank-1" / "metrics.jsonl").write_text('{"round": 0, "acc')
-    assert protect(asked, tmp_path / "rank-1" / "privacy", resume=True).ledger.releases == 1
-
-
-def test_a_run_that_sent_nothing_or_only_what_was_noised_has_released_nothing_else(tmp_path):
-    asked = Settings(privacy="client", target_epsilon=10.0)
-    for rank, entry in enumerate(({"bytes_sent": 0}, {"privacy": {"epsilon": 1.0}})):
-        with_metrics(tmp_path / f"rank-{rank}", **entry)
-        assert protect(asked, tmp_path / f"rank-{rank}" / "privacy", resume=False).epsilon(0) == 0
 
 
 @pytest.mark.parametrize("rounds", [1, 300])
@@ -256,15 +152,14 @@ def ended(tmp_path_factory):
     return folders
 
 
-def promises_nothing(folder: Path) -> None:
-    session = protect(Settings(privacy="client", noise_multiplier=50.0), folder / "privacy", resume=False)
-    assert session.epsilon(0) == math.inf
-    assert session.spent()["released_without_noise"]
+def takes(folder: Path) -> None:
+    """Ask for another run in a rank's folder."""
+    check(folder.parent, [0], resume=False, overwrite=True)
 
 
-@pytest.mark.parametrize("damage", ["emptied", "header alone", "on one line", "gone", "a folder"])
-def test_a_ledger_that_has_lost_releases_of_which_the_lines_tell_promises_nothing(damage, ended, tmp_path):
-    """Epsilon is never less because a file was damaged."""
+@pytest.mark.parametrize("damage", ["none", "emptied", "header alone", "on one line", "gone", "a folder", "garbage"])
+def test_a_folder_that_holds_a_private_run_takes_no_other(damage, ended, tmp_path):
+    """What the run released on its data must stay on record, whatever has become of its ledger."""
     folder = shutil.copytree(ended["client"], tmp_path / "rank-0")
     ledger = folder / "privacy" / "ledger.jsonl"
     content = ledger.read_bytes()
@@ -273,44 +168,44 @@ def test_a_ledger_that_has_lost_releases_of_which_the_lines_tell_promises_nothin
     elif damage == "a folder":
         ledger.unlink()
         ledger.mkdir()
-        with pytest.raises(CheckpointError):
-            promises_nothing(folder)
-        return
     else:
-        short = {
+        damaged = {
+            "none": content,
             "emptied": b"",
             "header alone": content.splitlines(True)[0],
             "on one line": content.replace(b"\n", b""),
+            "garbage": b"\x00\xffgarbage\n",
         }
-        ledger.write_bytes(short[damage])
-    promises_nothing(folder)
+        ledger.write_bytes(damaged[damage])
+    with refused(OutputError, str(folder), "private run", "another --out"):
+        takes(folder)
 
 
 @pytest.mark.parametrize("gone", [("ledger.jsonl",), ("ledger.jsonl", "released"), ("ledger.jsonl", "checkpoint")])
 @pytest.mark.parametrize("emptied", [False, True])
-@pytest.mark.parametrize("privacy", ["client", "none"])
-def test_a_ledger_and_metrics_that_are_lost_together_promise_nothing(gone, emptied, privacy, ended, tmp_path):
+def test_so_does_one_whose_ledger_and_metrics_are_lost_together(gone, emptied, ended, tmp_path):
     """The checkpoint and the bytes that were kept tell of the run."""
-    folder = shutil.copytree(ended[privacy], tmp_path / "rank-0")
+    folder = shutil.copytree(ended["client"], tmp_path / "rank-0")
     for path in (folder / "privacy" / "ledger.jsonl", folder / "metrics.jsonl"):
         path.write_bytes(b"") if emptied else path.unlink()
     if "released" in gone:
         for path in (folder / "privacy").glob("released-*"):
             path.unlink()
-    if "checkpoint" in gone and privacy == "client":
+    if "checkpoint" in gone:
         shutil.rmtree(folder / "checkpoint")
-    promises_nothing(folder)
+    with refused(OutputError, "private run"):
+        takes(folder)
 
 
-@pytest.mark.parametrize(
-    ("damage", "advice"),
-    [
-        (b"\x00\xffgarbage\n", "start over with --overwrite --new-data if the data are others now"),
-        (b"", "start over with --overwrite, which counts the run as one without noise"),
-    ],
-)
-def test_of_a_damaged_ledger_the_advice_is_what_will_be_accepted(damage: bytes, advice: str, tmp_path: Path) -> None:
-    """Of one that cannot be read nobody knows what it counted, so no run goes on from it but on other data."""
+def test_a_folder_of_a_run_without_privacy_takes_another(ended, tmp_path):
+    folder = shutil.copytree(ended["none"], tmp_path / "rank-0")
+    assert not (folder / "privacy").exists()
+    takes(folder)
+
+
+@pytest.mark.parametrize("damage", [b"\x00\xffgarbage\n", b""])
+def test_of_a_damaged_ledger_the_advice_is_what_will_be_accepted(damage: bytes, tmp_path: Path) -> None:
+    """Of one that cannot be read nobody knows what it counted, so no run goes on from it."""
     asked = Settings(privacy="client", noise_multiplier=5.0)
     folder = tmp_path / "rank-0" / "privacy"
     with_metrics(tmp_path / "rank-0", privacy={"releases": 1})
@@ -318,7 +213,7 @@ def test_of_a_damaged_ledger_the_advice_is_what_will_be_accepted(damage: bytes, 
     run.ledger.release(0, lambda: b"x")
     content = (folder / "ledger.jsonl").read_bytes()
     (folder / "ledger.jsonl").write_bytes(damage or content[: content.index(b"\n") + 1])
-    with pytest.raises(CheckpointError, match=advice):
+    with pytest.raises(CheckpointError, match="another --out"):
         check_ledger(tmp_path / "rank-0")
 
 
@@ -337,8 +232,6 @@ def test_a_release_whose_line_is_lost_is_neither_made_again_nor_forgotten(cut: i
     assert ledger.read_bytes() == whole[:-cut], "nothing was changed"
     ledger.write_bytes(whole)
     assert protect(asked, folder, resume=True).ledger.releases == 3
-    ledger.write_bytes(whole[:-cut])
-    assert protect(asked, folder, resume=False).epsilon(0) == math.inf
 
 
 def test_a_folder_counts_the_rounds_of_its_ledger_its_checkpoint_and_its_metrics(tmp_path: Path) -> None:
@@ -362,10 +255,10 @@ def test_a_folder_counts_the_rounds_of_its_ledger_its_checkpoint_and_its_metrics
     assert counted(folder, resume=False, stated=9) == (9, 9)
 
 
-def test_of_other_data_nothing_is_counted_until_something_was_released(tmp_path: Path) -> None:
+def test_nothing_is_counted_until_something_was_released(tmp_path: Path) -> None:
     """A copy that was taken while it waited for its neighbors lacks what was released after that."""
     asked = Settings(privacy="client", noise_multiplier=5.0)
-    run = protect(asked, tmp_path / "privacy", resume=False, data="b", new_data=True)
+    run = protect(asked, tmp_path / "privacy", resume=False, data="b")
     run.begin()
     assert counted(tmp_path, resume=True, stated=0) == (0, 0)
     run.ledger.release(20, lambda: b"x")

@@ -307,8 +307,8 @@ def test_the_ledger_of_a_private_run_stays_as_it_is(look: Look, in_tmp_path: Pat
     (folder / "ledger.jsonl").write_text("damaged\n")
     before = tree(in_tmp_path / "dpeer-run")
     found = look(flags=private)
-    assert found.bad.keys() == {"task"}, "the start would end with it, too"
-    assert "ledger" in found.bad["task"][1]
+    assert found.bad.keys() == {"output"}, "the start would end with it, too"
+    assert "private run" in found.bad["output"][1]
     assert tree(in_tmp_path / "dpeer-run") == before
     (folder / "ledger.jsonl").unlink()
     forecast = look(flags=private).forecast

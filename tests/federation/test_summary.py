@@ -103,13 +103,11 @@ def test_the_epsilon_of_a_run_is_the_largest_of_all_peers(tmp_path: Path) -> Non
 def test_no_bound_at_all_is_worse_than_any(tmp_path: Path) -> None:
     for rank, epsilon in enumerate((1.5, None)):
         spent = {"guarantee": "everything", "epsilon": epsilon, "delta": 1e-5, "releases": 3, "update_norm": 2.0}
-        spent["released_without_noise"] = epsilon is None
         peer(tmp_path, rank, [1.0, 0.0], 0.0, epsilon=epsilon, delta=1e-5, privacy=spent)
     found = collect(tmp_path, 2, 1.0)
     assert found["epsilon"] is None
     assert "update_norm" not in found["privacy"]
     assert "epsilon unbounded at delta 1e-05" in privacy_line(found["privacy"])
-    assert "without noise" in privacy_line(found["privacy"])
 
 
 def test_the_table_compares_with_the_baseline(tmp_path: Path) -> None:

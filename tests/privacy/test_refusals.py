@@ -11,7 +11,6 @@ from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy import Charge, Guarantee, PeerData, PrivacyConfig, SampleGuarantee, SampleSession, Sparsifier
 from dpeer.privacy.accounting import calibrate, epsilon, total_epsilon
 from dpeer.privacy.gaussian import delta as delta_of
-from dpeer.privacy.groups import of_group
 from dpeer.privacy.sample_level import phases_of
 from dpeer.privacy.sampling import Poisson
 from dpeer.privacy.settings import PrivacySettings
@@ -39,11 +38,6 @@ client, sample = partial(dataclasses.replace, CLIENT), partial(dataclasses.repla
         (lambda: Charge(0.1, 0.0, 1), "noise multiplier 0"),
         (lambda: total_epsilon([STEPS], 1e-11), "delta 1e-11: accountant pld"),
         (lambda: total_epsilon([LONG], 1e-5), "steps 2,000,000: accountant pld"),
-        (lambda: of_group([STEPS], 1e-5, 0), "records of a group 0"),
-        (lambda: of_group([STEPS], 1e-5, 3, "rdp"), "accountant rdp with 3 records of a group"),
-        (lambda: of_group([Charge(0.1, 0.01, 9)], 1e-5, 50), "noise multiplier 0.01 for 9 steps and 50 records"),
-        (lambda: of_group([Charge(0.5, 1.0, 9)], 1e-5, 10**12), "1,000,000,000,000 records of a group"),
-        (lambda: of_group([STEPS], 1e-5, 3, "moments"), "unknown accountant 'moments'"),
         (lambda: delta_of(-1.0, 1.0), "mu -1"),
         (lambda: client(clip_norm=1e31), "clip norm 1e+31"),
         (lambda: CLIENT.noise_ratio(0), "parameters 0"),

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from dpeer.privacy import Charge, ClientSession, Guarantee, Ledger, PeerData, PrivacyConfig, SampleSession, accounting
-from dpeer.privacy.accounting import epsilon, total_epsilon
-from dpeer.privacy.history import record_noiseless
+from dpeer.privacy import Charge, Guarantee, PeerData, PrivacyConfig, SampleSession, accounting
+from dpeer.privacy.accounting import total_epsilon
 from dpeer.privacy.sample_level import Phase, least_noise
-from dpeer.privacy.sample_session import charges_of
 from dpeer.privacy.settings import PrivacySettings
 
 CLIENT = dataclasses.asdict(Guarantee(5.0, 1.0, 1e-5))
@@ -20,12 +18,10 @@ ROUND = Charge(0.05, 1.0, 30)
 DELTA = 1e-5
 
 
-def opened(
-    folder: Path, *, resume: bool = False, data: str | None = None, new: bool = False, **settings: Any
-) -> SampleSession:
+def opened(folder: Path, *, resume: bool = False, data: str | None = None, **settings: Any) -> SampleSession:
     given = {"noise_multiplier": 1.0, "sampling_rate": 0.05, "records": 100, "delta": DELTA, **settings}
     asked = PrivacySettings(privacy="sample", **given)
-    session = SampleSession(PrivacyConfig(asked, rounds=9), folder, PeerData(data, new=new, records=100), resume=resume)
+    session = SampleSession(PrivacyConfig(asked, rounds=9), folder, PeerData(data, records=100), resume=resume)
     session.prepare([Phase("model", 30)])
     return session
 
@@ -59,27 +55,3 @@ def test_steps_that_take_all_records_are_one_gaussian_and_need_no_loss_distribut
         for number in range(4):
             session.charge(number, 10)
         assert delta_of(math.sqrt(40) / sigma, session.epsilon()) == pytest.approx(DELTA, rel=1e-9)
-    sampled = opened(tmp_path)
-    sampled.charge(0, 30)
-    assert sampled.epsilon() == total_epsilon([Charge(1.0, sigma, 40), ROUND], DELTA, "pld") > 3.0
-
-
-def test_runs_of_all_kinds_in_one_folder_add_up_for_a_record(tmp_path: Path) -> None:
-    Ledger(tmp_path, CLIENT, resume=False, data="a").release(0, lambda: b"body")
-    opened(tmp_path, data="a").charge(0, 30)
-    third = opened(tmp_path, data="a", noise_multiplier=2.0)
-    third.charge(0, 30)
-    # A client's release moves by twice the clip norm.
-    expected = total_epsilon([Charge(1.0, 2.5, 1), ROUND, Charge(0.05, 2.0, 30)], DELTA)
-    assert third.epsilon() == expected > epsilon(2.5, 1, DELTA)
-    assert (third.spent()["earlier_steps"], third.spent()["earlier_releases"]) == (30, 1)
-    assert charges_of(third.ledger.earlier[1], "record") == (ROUND,)
-    assert charges_of(third.ledger.earlier[1], "group") is None, "steps of records promise nothing to a group"
-    record_noiseless(tmp_path, "a")
-    assert opened(tmp_path, data="a").epsilon() == math.inf
-    assert opened(tmp_path, data="b", new=True).epsilon() == 0.0
-
-
-def test_at_client_level_steps_promise_nothing(tmp_path: Path) -> None:
-    opened(tmp_path).charge(0, 30)
-    assert ClientSession(Guarantee(5.0, 1.0, DELTA), Ledger(tmp_path, CLIENT, resume=False)).epsilon(1) == math.inf

@@ -128,7 +128,7 @@ def test_the_numbers_are_those_of_the_files(make_run: Any) -> None:
     ("spent", "text"),
     [
         ({"epsilon": 8.721}, "8.721"),
-        ({"epsilon": None, "released_without_noise": True}, "unbounded"),
+        ({"epsilon": None}, "unbounded"),
     ],
 )
 def test_epsilon_is_the_largest_of_all_peers(make_run: Any, spent: dict[str, Any], text: str, ended: bool) -> None:

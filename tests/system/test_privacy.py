@@ -1,7 +1,6 @@
 """`--privacy client` in whole federations."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -93,62 +92,15 @@ def test_a_budget_too_small_for_one_release_ends_with_code_5(task, simulate):
     assert "--target-epsilon 0.1" in line
 
 
-def test_all_runs_in_a_folder_count_together_and_a_budget_that_is_used_up_stops_the_next(
-    task, schedule, simulate, tmp_path
-):
+def test_a_folder_that_holds_a_private_run_takes_no_other(task, schedule, simulate, tmp_path):
     common = ("--task", task, *schedule, "--size", 2, "--rounds", 2, "--out", "run")
-    budget = ("--privacy", "client", "--target-epsilon", 10)
-
-    def epsilon() -> Any:
-        summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-        by_rank = json.loads((tmp_path / "run" / "rank-1" / "summary.json").read_text())
-        assert by_rank["epsilon"] == summary["epsilon"] == lines(tmp_path / "run" / "rank-1")[-1]["epsilon"]
-        return summary["epsilon"]
-
-    simulate(*common, *budget)
-    assert 9.9 < epsilon() <= 10
-    again = simulate(*common, *budget, "--overwrite", code=5)
-    assert "have spent epsilon 10" in again.err
-    assert "--new-data" in again.err
-    assert 9.9 < epsilon() <= 10, "nothing of the first run has been touched"
-    simulate(*common, *PRIVATE, "--overwrite")
-    together = epsilon()
-    assert together > 10
-    log = (tmp_path / "run" / "rank-0" / "log.jsonl").read_text()
-    assert f"epsilon {together:.4g}, train" in log
-    simulate(*common, *budget, "--overwrite", "--new-data")
-    assert 9.9 < epsilon() <= 10
-
-
-def test_bodies_released_without_noise_leave_nothing_to_promise(task, schedule, simulate, tmp_path):
-    common = ("--task", task, *schedule, "--size", 2, "--rounds", 2, "--out", "run", "--overwrite")
     simulate(*common, *PRIVATE)
-    simulate(*common)
-    refused = simulate(*common, "--privacy", "client", "--target-epsilon", 100, code=5)
-    assert "released bodies without noise" in refused.err
-    printed = simulate(*common, *PRIVATE)
-    assert "WARNING: earlier runs in this folder have released bodies without noise" in printed.err
-    assert "epsilon unbounded" in printed.out
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert summary["epsilon"] is None
-    assert summary["privacy"]["epsilon_of_this_run"] == pytest.approx(Guarantee(2.0, 0.5, 1e-5).epsilon(2))
-    log = (tmp_path / "run" / "rank-0" / "log.jsonl").read_text()
-    assert "epsilon unbounded" in log
-
-
-def test_bodies_of_an_older_dpeer_count_whatever_was_run_since(task, schedule, simulate, tmp_path):
-    """It kept no ledger of runs without noise: only metrics tell of them, which the next run removes."""
-    common = ("--task", task, *schedule, "--size", 2, "--rounds", 1)
-    budget = ("--privacy", "client", "--target-epsilon", 100)
-    between: dict[str, tuple[object, ...]] = {"nothing": (), "alone, privately": ("--algorithm", "local", *budget)}
-    for name, options in between.items():
-        simulate(*common, "--out", name)
-        for rank in range(2):
-            shutil.rmtree(tmp_path / name / f"rank-{rank}" / "privacy")
-        if options:
-            simulate(*common, *options, "--overwrite", "--out", name)
-        refused = simulate(*common, *budget, "--overwrite", "--out", name, code=5)
-        assert "released bodies without noise" in refused.err
+    summary = (tmp_path / "run" / "summary.json").read_bytes()
+    for options in (PRIVATE, ()):
+        (line,) = simulate(*common, *options, "--overwrite", code=2).complaints
+        assert "private run" in line
+        assert "another --out" in line
+    assert (tmp_path / "run" / "summary.json").read_bytes() == summary, "nothing of the first run has been touched"
 
 
 @pytest.mark.parametrize("made", ["bfloat16", "sparse", "other"])

@@ -193,7 +193,7 @@ def test_ctrl_c_stops_it_and_only_a_new_one_can_be_begun(
     common = ("--task", task, *schedule, "--size", 4, "--rounds", 60, "--faults", "faults.toml", "--out", "run")
     with meanwhile(lambda: rounds_done("run") >= 2, interrupt):
         stopped = simulate(*common, *slow_after(2))
-    assert "dpeer: stopped; --overwrite begins anew" in stopped.out + stopped.err
+    assert "dpeer: stopped; another --out begins anew" in stopped.out + stopped.err
     assert "a run with faults cannot be resumed, because" in simulate(*common, "--resume", code=2).err
 
 

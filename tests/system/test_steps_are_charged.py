@@ -70,8 +70,7 @@ def test_the_ledger_is_never_behind_the_steps(head, task, dpeer_process, until, 
         run.signal(signal.SIGKILL)
         run.wait()
         assert taken() <= charged() <= taken() + 3 * 2 * 64, "at most what is charged together is charged in vain"
-        started = any((tmp_path / "run" / f"rank-{rank}" / "checkpoint").exists() for rank in range(2))
-        again = ("--resume",) if started else ("--overwrite",)
+        again = ("--resume",)
     dpeer_process("simulate", *OPTIONS, "--dp-head", head, "--out", "run", *again).succeed()
     assert taken() <= charged()
     for rank in range(2):

@@ -109,7 +109,7 @@ class Checkpoints:
         if charged and self._client is None:
             raise CheckpointError(
                 f"the checkpoint in {directory} is of a private run: go on with its --privacy client, or start over "
-                "with --overwrite"
+                "in another --out"
             )
         if self._client is not None and self._client.ledger.releases < charged:
             raise CheckpointError(
@@ -120,7 +120,7 @@ class Checkpoints:
             there, here = ("a run with", "without") if self._sample is None else ("a run without", "with")
             raise CheckpointError(
                 f"the checkpoint in {directory} is of {there} --privacy sample, this one is {here}: go on with the "
-                "setting it began with, or start over with --overwrite"
+                "setting it began with, or start over in another --out"
             )
         if self._sample is not None and taken is not None and self._sample.ledger.steps < taken:
             raise CheckpointError(
@@ -146,7 +146,7 @@ class Checkpoints:
         if self._sample is not None and h.finish == "none" != then:
             raise CheckpointError(
                 f"the checkpoint in {directory} is of a run with --finish {then}, whose model is not private: give "
-                "that, and not none, or start over with --overwrite"
+                "that, and not none, or start over in another --out"
             )
         if number + 1 >= h.rounds and then != h.finish:
             raise CheckpointError(

@@ -174,7 +174,7 @@ class State:
             raise CheckpointError(
                 f"the checkpoint is of another model: {'it alone' if there else 'this one alone'} has the buffer "
                 f"{(there or here)[0]!r} (--standardize, --model, --task-option?); use what the run began with, or "
-                "start over with --overwrite"
+                "start over in another --out"
             )
         pairs += [(name, targets[name], value) for name, value in self.buffers.items()]
         for name, target, source in pairs:
