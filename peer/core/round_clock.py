@@ -54,7 +54,7 @@ class RoundClock:
         """The most rounds that others know of this rank, whatever it knows itself."""
         self._rank = rank
         self.rounds = rounds
-        self._grows = grows
+        self._grows, self._size = grows, size
         self._members = np.arange(size)
         self._completed = np.full(max(size, rank + 1), _ABSENT, _ENTRY)
         self.stamps = Stamps(rank)
@@ -107,9 +107,11 @@ class RoundClock:
 
     @property
     def assembled(self) -> bool:
-        """Whether enough ranks have been there for the first round."""
+        """Whether enough ranks have been there for the first round. Newcomers need not: they may never come."""
+        first = self._members[self._members < self._size]
         unheard = sum(self._completed[rank] == _ABSENT for rank in self.unreachable)
-        return self.silent or int((self._completed[self._members] > _ABSENT).sum() + unheard) >= self.needed
+        there = int((self._completed[first] > _ABSENT).sum() + unheard)
+        return self.silent or there >= min(self.needed, len(first))
 
     @property
     def started(self) -> bool:

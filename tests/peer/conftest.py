@@ -187,6 +187,7 @@ class Federation:
     def add(
         self, rank, *, out=None, resume=False, wait=120.0, learner=None, fingerprint=None, listen=None,
         checkpoint_every=1, say_waiting=30.0, deadline=None, keyring=None, counted=None,
+        lists=None,
     ):  # fmt: skip
         learner = learner or VectorLearner(rank)
         self.made.append(learner)
@@ -218,6 +219,7 @@ class Federation:
             say_waiting=say_waiting,
             deadline=deadline,
             counted=counted,
+            lists=lists,
         )
 
         def sink(entry):

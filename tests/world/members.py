@@ -24,6 +24,11 @@ OPERATOR = Ed25519PrivateKey.from_private_bytes(bytes(32))
 SIGNERS = Signers((OPERATOR.public_key().public_bytes_raw().hex(),))
 FEDERATION = "fe" * 32
 
+_ERROR = 1e-9
+
+_MUTUAL = ("ring", "line", "full", "star", "exponential")
+"""Graphs whose edges go both ways: where one lacks, it lacks at both ends."""
+
 _MEETS = 15.0
 """Seconds in which a peer that comes back meets its neighbors."""
 
@@ -107,6 +112,7 @@ class MemberWorld(World):
         self.known = {b"0": self.zero}
         self.handed: list[MemberList] = []
         self.lists: dict[tuple[int, int], MemberList] = {}
+        self.listed_by: dict[tuple[int, int, int], MemberList] = {}
         self.begun: list[Begun] = []
         self.rows: dict[tuple[int, int], dict[int, float]] = {}
         self.given: dict[int, MemberList] = {}
@@ -209,7 +215,7 @@ class MemberWorld(World):
         self.check(number == due, f"rank {rank} begins round {number} where {due} is due")
         life.began.append(number)
         self.began[rank, number] = self.loop.time()
-        self.lists[rank, number] = one
+        self.lists[rank, number] = self.listed_by[rank, number, life.incarnation] = one
         self.say(rank, f"{'begins' if trains else 'sits out'} round {number} by list {one.version}")
         if trains:
             self.check(rank in one.members, f"rank {rank} trains in round {number}, and list {one.version} lacks it")
@@ -222,7 +228,7 @@ class MemberWorld(World):
     def mixes(self, life, number, rank, raw, named):
         self.check(named[:2] == (rank, number), f"rank {life.rank} mixes in round {number} a body {named} of {rank}")
         self.check(self.released.get(named) == raw, f"rank {life.rank} mixes a body that was never released: {named}")
-        ours, theirs = self.lists[life.rank, number], self.lists[rank, number]
+        ours, theirs = self.lists[life.rank, number], self.listed_by[named]
         self.check(
             ours is theirs,
             f"rank {life.rank} mixes round {number} by list {ours.version}, and rank {rank} by list {theirs.version}",
@@ -263,6 +269,10 @@ class MemberWorld(World):
             for reason in ("unhandled", "malformed", "early", "wrong-rank", "mismatch", "oversized", "lists"):
                 self.check(not dropped[reason], f"rank {life.rank} dropped {dropped[reason]} messages: {reason}")
         self.ended_well()
+        steady = not self.scenario.faults and all(change.move is None for change in self.scenario.changes)
+        if steady and all(one.graph in _MUTUAL for one in self.known.values()):
+            error, _ = self.columns()
+            self.check(error < _ERROR, f"a column is wrong by {error}")
         if self.scenario.promised:
             depth, worst = self.split()
             far = max(self.lives[0][-1].peer.core.lists._graph(one).diameter for one in self.known.values())
