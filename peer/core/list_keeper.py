@@ -57,6 +57,7 @@ class ListKeeper:
         self.lists = None if config.lists is None else MemberLists(config.lists.zero)
         self._zero = ListedGraph(topology, range(topology.size), config.rounds, b"0")
         self._graphs: dict[bytes, ListedGraph] = {}
+        self._addresses: dict[int, str | None] = {}
         self._stamps = stamps
         self._send_queues = send_queues
         self._follow, self._now = follow, now
@@ -112,13 +113,16 @@ class ListKeeper:
         return len(self._zero.members) if self.lists is None else self.lists.newest.next_rank
 
     def address(self, rank: int) -> str | None:
-        """Where a list says that a rank is dialled; None where none but list 0 says so."""
-        if self.lists is None:
-            return None
-        for one in (self.lists.counts, self.lists.waits):
-            if one is not None and one.version and rank in one.members:
-                return one.members[rank].address
-        return None
+        """Where a list says that a rank is dialled, of a former member the last one; None where list 0 alone does."""
+        return self._addresses.get(rank)
+
+    def _changed(self) -> None:
+        """Have everything follow the lists."""
+        assert self.lists is not None, "one has changed"
+        for one in (self.lists.waits, self.lists.counts):  # the list that counts has the last word
+            if one is not None and one.version:
+                self._addresses |= {rank: member.address for rank, member in one.members.items()}
+        self._follow()
 
     def _graph(self, one: MemberList) -> ListedGraph:
         """The graph of a list.
@@ -157,7 +161,7 @@ class ListKeeper:
         self._on_disk = self.lists.stamp
         if self._on_disk > self.none:
             self._stamps.reached(self._rank, self._on_disk)
-        self._follow()
+        self._changed()
 
     def hand(self, one: MemberList) -> str | None:
         """An operator hands over a list; returns the reason for which it is not taken, None if it is."""
@@ -239,7 +243,7 @@ class ListKeeper:
             f"{', '.join(map(str, sorted(change.one.members)))}, {change.one.rounds} rounds, {change.one.graph}",
             version=change.one.version,
         )  # fmt: skip
-        self._follow()
+        self._changed()
 
     def _keep(self) -> None:
         """Have both lists written. They are passed on meanwhile: they do not say who has them."""

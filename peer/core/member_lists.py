@@ -78,9 +78,12 @@ class MemberLists:
         return changes
 
     def review(self, stamps: Mapping[int, Stamp]) -> Change | None:
-        """Whether the list that waits counts, now that ranks have these stamps: it is used from now on."""
+        """Whether the list that waits counts, now that ranks have these stamps: it is used from now on.
+
+        A newcomer's list may follow one that the newcomer lacks, of other members: their votes it cannot count.
+        """
         one = self.waits
-        if one is None or not is_quorum(self.counts.members, self.voters(stamps)):
+        if one is None or one.previous != self.counts.digest or not is_quorum(self.counts.members, self.voters(stamps)):
             return None
         voters, members = len(self.voters(stamps)), len(self.counts.members)
         self.counts, self.waits = one, None

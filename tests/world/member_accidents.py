@@ -69,6 +69,14 @@ def a_vote_is_not_on_disk():
     return _play("full", 5, faults=faults, changes=(Change(4.0, 0, remove=(4,)),), disk=(2.0,))
 
 
+def a_newcomer_lacks_the_list_before():
+    """Two of list 0 are a quorum of it, and not of list 1; a newcomer comes to them with the list after that."""
+    faults = (_part([0, 1, 6], 20, 40),)
+    changes = (Change(3, 0, add=3), Change(21, 0, add=1, remove=(3, 4, 5), comes=0.5))
+    world = _play("full", 3, faults=faults, changes=changes)
+    return _ends(world, [0, 1, 2, 6])
+
+
 # -- liveness, and that all hear ---------------------------------------------------------------------------------------
 
 

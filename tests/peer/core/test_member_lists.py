@@ -30,6 +30,13 @@ def test_a_list_that_follows_is_voted_for_and_counts_once_a_quorum_has_it():
     assert ours.review({}) is None
 
 
+def test_a_newcomer_counts_no_votes_for_a_list_that_follows_one_which_it_lacks():
+    later = after(ONE, add=[5])
+    ours = MemberLists(ZERO, later)
+    assert ours.review({rank: Stamp(ONE.key, later.key) for rank in range(5)}) is None
+    assert [change.one for change in ours.take(Word(later))] == [later]
+
+
 def test_votes_of_others_than_members_do_not_count():
     ours = MemberLists(ZERO, OTHER)
     voted = Stamp(ZERO.key, OTHER.key)
