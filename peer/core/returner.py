@@ -87,15 +87,17 @@ class Entry:
     def coming(self, number: int) -> list[int]:
         """The ranks whose body of round `number`, which this peer sits out, is not here and will come.
 
-        They are in that round. One that is past it and has sent none may have sat it out. After the last round all that
-        have completed it stay until this peer has its bodies.
+        They are in that round, with the list of this peer. One that is past it and has sent none may have sat it out.
+        After the last round all that have completed it stay until this peer has its bodies.
         """
+        uses = self._schedule.uses(number)
         return [
             rank
             for rank in self._schedule.at(number).in_neighbors
             if not self._inbox.has(rank, number)
             and self._members.is_there(rank)
             and self._members[rank].enters <= number
+            and (not uses or self._members[rank].uses in (b"", uses))
             and number <= self._members[rank].current_round <= number + self._is_last(number)
         ]
 

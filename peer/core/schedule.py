@@ -123,8 +123,9 @@ class Schedule:
         return [*self._begun.values()]
 
     def uses(self, number: int) -> bytes:
-        """What names the list with which round `number` was begun; empty if it has not begun."""
-        return self._begun[number].uses if number in self._begun else b""
+        """What names the list with which round `number` was begun, or, after the last one, that; empty before."""
+        begun = self._begun.get(number if number < self.rounds else self.rounds - 1)
+        return b"" if begun is None else begun.uses
 
     def at(self, number: int) -> Neighborhood:
         """The graph of round `number`; before the first round and after the last one it has no edges."""

@@ -174,8 +174,9 @@ class MemberWorld(World):
         for rank in fresh if change.comes < math.inf else ():
             self._arrive(rank, one, change.comes)
         if change.move is not None and change.move in members:
+            moves = self.lives[change.move][-1]
             self.kill(change.move, notice=True)
-            later(change.comes, lambda: self._begin(change.move, resume=True))
+            later(change.comes, lambda: self._arrive_again(moves))
 
     def _after(self, before):
         return replace(before, version=before.version + 1, previous=before.digest, force=False, signatures={})
@@ -192,6 +193,10 @@ class MemberWorld(World):
     def _arrive(self, rank, one, seconds):
         self.given[rank] = one
         later(seconds, lambda: self.lives[rank] or self._begin(rank, resume=False))
+
+    def _arrive_again(self, life):
+        if self.lives[life.rank][-1] is life and life.process.dead:
+            self._begin(life.rank, resume=True)
 
     def graphs_of(self, one):
         return graphs(one.graph, len(one.members), 1.0)
@@ -285,8 +290,8 @@ class MemberWorld(World):
         for life in self.present:
             status = self.statuses()[life.rank]
             late = isinstance(life.outcome, PeersMissing) or status == "left-behind"
-            if late and life.since + _MEETS > over:
-                continue  # the others had left when it came back
+            if late and life.since + _MEETS * max(1.0, self.scenario.pace) > over:
+                continue  # the others had left when it came, or were in the last rounds
             if life.rank in last.members or life.rank in last.former:
                 good = ("done", "killed") if life.rank in last.members else ("done", "left", "evicted", "killed")
                 self.check(status in good, f"rank {life.rank} ended {status}: {self.statuses()}")
