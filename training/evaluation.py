@@ -41,8 +41,8 @@ class Evaluation:
     auroc: float | None = None
 
 
-def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> Evaluation:
-    """Evaluate the model as it is on test data.
+def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> tuple[Evaluation, list[Any], list[Any]]:
+    """Evaluate the model as it is on test data; also returns outputs and targets, a list of batches each.
 
     Args:
         model: The model; its training mode is left as it was.
@@ -53,19 +53,10 @@ def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> E
     Raises:
         TaskError: The model, the loss, the metrics or the data raised, or gave what cannot be used.
     """
-    return measure(model, data, loss, metrics)[0]
-
-
-def measure(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> tuple[Evaluation, list[Any], list[Any]]:
-    """Evaluate as `evaluate` does; also returns outputs and targets, a list of batches each.
-
-    Raises:
-        TaskError: The model, the loss, the metrics or the data raised, or gave what cannot be used.
-    """
     outputs: list[Any] = []
     targets: list[Any] = []
     with _evaluating(model):
-        mean = _mean_loss(model, data, loss, outputs, targets)
+        mean = mean_loss(model, data, loss, outputs, targets)
         with blame("the task's metrics failed"):
             found = metrics(*joined) if (joined := _both(outputs, targets, metrics)) else {}
     if not isinstance(found, Mapping):
@@ -104,35 +95,31 @@ def predictions(model: nn.Module, data: Batches) -> tuple[Tensor, Tensor] | None
     return torch.cat(outputs), torch.cat(targets)
 
 
-def mean_loss(model: nn.Module, data: Batches, loss: Loss) -> float:
-    """The model's mean loss over the data.
-
-    Raises:
-        TaskError: The model, the loss or the data raised.
-    """
-    with _evaluating(model):
-        return _mean_loss(model, data, loss)
-
-
-def _mean_loss(
+def mean_loss(
     model: nn.Module,
     data: Batches,
     loss: Loss,
     outputs: list[Any] | None = None,
     targets: list[Any] | None = None,
 ) -> float:
+    """The model's mean loss over the data; lists get the outputs and targets of each batch.
+
+    Raises:
+        TaskError: The model, the loss or the data raised.
+    """
     losses: list[tuple[Any, int]] = []
-    for inputs, target, count in data.in_order(_BATCH):
-        with data.compute.autocast():
-            with blame(f"the task's model failed on its {data.name} data", partial(batch_hint, inputs)):
-                output = data.compute.full(predict(model, inputs))
-            with blame(f"the task's loss failed on its {data.name} data", partial(loss_hint, target, output)):
-                value = loss(output, target)
-                # Elsewhere a number is only waited for when all batches are under way.
-                losses.append((float(value) if data.compute.on_host else value, count))
-        if outputs is not None and targets is not None:
-            outputs.append(output)
-            targets.append(target)
+    with _evaluating(model):
+        for inputs, target, count in data.in_order(_BATCH):
+            with data.compute.autocast():
+                with blame(f"the task's model failed on its {data.name} data", partial(batch_hint, inputs)):
+                    output = data.compute.full(predict(model, inputs))
+                with blame(f"the task's loss failed on its {data.name} data", partial(loss_hint, target, output)):
+                    value = loss(output, target)
+                    # Elsewhere a number is only waited for when all batches are under way.
+                    losses.append((float(value) if data.compute.on_host else value, count))
+            if outputs is not None and targets is not None:
+                outputs.append(output)
+                targets.append(target)
     total = 0.0
     with blame(f"the task's loss failed on its {data.name} data"):
         for value, count in losses:

@@ -8,7 +8,6 @@ from typing import Literal, get_args
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from dpeer.training import evaluation
 from dpeer.training.batch_loader import Batches
 from dpeer.training.device import Compute
 from dpeer.training.evaluation import Evaluation, evaluate, mean_loss, predictions
@@ -70,7 +69,7 @@ class ModelSelection:
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        return evaluate(self._model, self._test, self._loss, self._metrics)
+        return evaluate(self._model, self._test, self._loss, self._metrics)[0]
 
     def accuracy_on(self, data: Batches) -> float | None:
         """The accuracy of the model on other data; None where the task has no metric of that name.
@@ -78,7 +77,7 @@ class ModelSelection:
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        return evaluate(self._model, data, self._loss, self._metrics).accuracy
+        return evaluate(self._model, data, self._loss, self._metrics)[0].accuracy
 
     def predictions(self) -> tuple[Tensor, Tensor] | None:
         """Outputs and targets of the data that `test` measures on; None where they are not one tensor each.
@@ -103,7 +102,7 @@ class ModelSelection:
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        found, outputs, targets = evaluation.measure(self._model, self._test, self._loss, self._metrics)
+        found, outputs, targets = evaluate(self._model, self._test, self._loss, self._metrics)
         return found, find_rows(found, outputs, targets, self._loss)
 
     def constant_loss(self, train: Batches) -> float | None:
