@@ -132,7 +132,7 @@ class Checked:
         """The table, if it fits.
 
         Args:
-            advice: The end of an error about a column to learn from.
+            advice: The end of the error; left out where options alone say what a target or group is.
 
         Raises:
             TaskError: It does not fit; the message names the first column, the share of its cells and the first rows.
@@ -141,8 +141,9 @@ class Checked:
             return self
         first, more = self.problems[0], len(self.problems) - 1
         others = f"; {more} more problem{'s' * (more > 1)}" if more else ""
-        ending = advice if first.column in self.schema.columns else ""
-        against = "" if self.schema.plain else " does not fit the schema"
+        plain = self.schema.plain
+        ending = advice if not plain or first.column in self.schema.inputs else ""
+        against = "" if plain else " does not fit the schema"
         raise TaskError(f"{self.sheet.path!r}{against}: {first.line()}{others}{ending}")
 
 

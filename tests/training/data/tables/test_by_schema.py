@@ -219,7 +219,7 @@ def test_damaged_statistics_are_refused(site: dict[str, Any], schema_file: Path)
         ({"age": "1020"}, "column 'age', 1 of 40 cells: outside the range 0 to 120 years: row 3: '1020'"),
         ({"smoker": "maybe"}, "column 'smoker', 1 of 40 cells: expected yes (yes, ja, 1) or no (no, nein, 0): row 3"),
         ({"admitted": "31.02.2020"}, "column 'admitted', 1 of 40 cells: expected a date as %Y-%m-%d or %d.%m.%Y: row"),
-        ({"outcome": "dead"}, "column 'outcome', 1 of 40 cells: expected one of the classes well, ill: row 3: 'dead'"),
+        ({"outcome": "dead"}, "'outcome', 1 of 40 cells: expected one of the classes well, ill: row 3: 'dead'; `dpe"),
         ({"outcome": ""}, "column 'outcome', 1 of 40 cells: a gap: fill it or drop the row: row 3"),
         ({"patient": ""}, "column 'patient', 1 of 40 cells: a gap: fill it or drop the row: row 3"),
         ({"outcome": "dead", "age": "old"}, "row 3: 'old'; 1 more problem; `dpeer schema check` lists all"),
