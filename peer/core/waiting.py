@@ -157,11 +157,15 @@ class Waiting:
         return None
 
     def is_stuck(self, now: float) -> bool:
-        """Whether this peer waits for so long that it dials all members: its neighbors may all have gone."""
+        """Whether this peer waits for so long that it dials all members: its neighbors may all have gone.
+
+        At the first start it waits for those that are late, as long as it hears any.
+        """
         wait = self._wait
         if wait is None or wait.kind not in ("meet", "pause", "adopt"):
             return False
-        if wait.kind == "meet" and self._members.current_round == 0:
+        first = wait.kind == "meet" and self._members.current_round == 0
+        if first and any(self._members.is_there(one.rank) for one in self._members.all()):
             return False
         return now - wait.since > self._config.liveness.dead_after
 

@@ -200,7 +200,7 @@ def memory(world, life):
     """
     if life.peer is None:
         return
-    core, neighbors = life.peer.core, len(life.peer.neighbors)
+    core, neighbors = life.peer.core, len(life.peer.core.members.every())
     exchange = core.exchange
     for name, count, most in (
         ("bodies of its own", len(exchange.outbox.frames), 2),

@@ -135,6 +135,14 @@ def away_while_all_neighbors_change(hidden=()):
     return _ends(world, [0, 2, 3, 4, 6, 7])
 
 
+def a_lost_disk_among_strangers():
+    """The same, and its disk is lost: by the federation file all its neighbors have gone."""
+    changes = (Change(30, 3, remove=(1,), add=1), Change(60, 3, remove=(5,), add=1))
+    world = _play("ring", 6, rounds=200, faults=(Fault("lose", (0,), 5, 100),), changes=changes)
+    _agree(world, [0, 2, 3, 4, 6, 7])
+    return _ends(world, [0, 2, 3, 4, 6, 7])
+
+
 def away_behind_a_firewall():
     """The same, and it can only dial out: it dials whom it knows, and none is its neighbor."""
     return away_while_all_neighbors_change(hidden=(0,))

@@ -405,12 +405,12 @@ def _changes(rng: random.Random, size: int, rounds: int, pace: float) -> list[Ch
 
 
 def _faults(rng: random.Random, size: int, rounds: int, pace: float, *, lost: bool) -> list[Fault]:
-    found = []
+    found, anew = [], rng.random() < 0.5
     for _ in range(rng.choice((0, 1, 1, 2))):
         at, lasts = round(rng.uniform(1, 0.7 * rounds * pace), 2), round(rng.uniform(1, 40), 2)
         rank = rng.randrange(size)
         if lost:
-            if rng.random() < 0.5:
+            if anew:
                 found.append(Fault("lose", (rank,), at, lasts))
             else:
                 found += [Fault("back up", (rank,), at), Fault("restore", (rank,), at + rng.uniform(1, 20), lasts)]
