@@ -176,6 +176,7 @@ class Core:
         self.round_clock.reached(self._config.rank, number)
         self.exchange.inbox.open(number)
         self._following.open(dialled, addresses)
+        self._collect_effects()  # whom to let in, before a newcomer among them is dialled
         self._effects += self.connection_setup.dialling.begin(self._following.to_dial)
         if self._config.liveness.heartbeat > 0:
             self._beat_at = now
@@ -434,15 +435,18 @@ class Core:
     def _log_free(self, level: Literal["debug", "info", "warning"], event: str, message: str, **fields: Any) -> None:
         self._effects.append(LogEvent(level, event, message, fields))
 
+    def _collect_effects(self) -> None:
+        for part in (self.lists, self._following, self.connection_setup):
+            if part.effects:
+                self._effects += part.effects
+                part.effects.clear()
+
     def look(self, now: float) -> list[Effect]:
         """Check whether the wait is over, and give out all effects."""
         self.exchange.deliver()
         self.lateness.look()
         self._effects += self.waiting.look(now)
-        for part in (self.lists, self._following, self.connection_setup):
-            if part.effects:
-                self._effects += part.effects
-                part.effects.clear()
+        self._collect_effects()
         if self.send_queues.fresh:
             self._effects += map(Write, self.send_queues.fresh)
             self.send_queues.fresh.clear()

@@ -289,8 +289,9 @@ class MemberWorld(World):
         over = min((at for (_, number), at in self.ended.items() if number + 1 == last.rounds), default=math.inf)
         for life in self.present:
             status = self.statuses()[life.rank]
-            late = isinstance(life.outcome, PeersMissing) or status == "left-behind"
-            if late and life.since + _MEETS * max(1.0, self.scenario.pace) > over:
+            late = isinstance(life.outcome, PeersMissing) or status in ("left-behind", "isolated")
+            since = max([life.since, *(one.at + one.seconds for one in self.scenario.faults if one.what == "part")])
+            if late and since + _MEETS * max(1.0, self.scenario.pace) > over:
                 continue  # the others had left when it came, or were in the last rounds
             if life.rank in last.members or life.rank in last.former:
                 good = ("done", "killed") if life.rank in last.members else ("done", "left", "evicted", "killed")

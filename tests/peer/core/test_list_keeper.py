@@ -7,7 +7,7 @@ import pytest
 from dpeer.exceptions import TopologyError
 from dpeer.peer.config import ListsConfig
 from dpeer.peer.core import wire
-from dpeer.peer.core.effects import Admit, Keep
+from dpeer.peer.core.effects import Admit, Dial, Keep
 from dpeer.peer.core.member_list import Former, Member, MemberList, Signers
 from dpeer.peer.core.stamps import Stamps, unpacked
 from dpeer.topology import build
@@ -41,7 +41,7 @@ class Listed(Table):
     """A table that notes what is to be written, and has it on disk when `writes` is called."""
 
     def __init__(self, rank=0, given=None, **config):
-        self.keeps, self.admitted = [], []
+        self.keeps, self.admitted, self.order = [], [], []
         super().__init__(rank, lists=ListsConfig(ZERO, Signers((PUBLIC,)), graph_of, given), **config)
 
     def open(self, dialled, start):
@@ -51,6 +51,7 @@ class Listed(Table):
 
     def do(self, effects):
         effects = list(effects)
+        self.order += [type(one) for one in effects]
         self.keeps += [one for one in effects if isinstance(one, Keep)]
         self.admitted += [one for one in effects if isinstance(one, Admit)]
         super().do(effects)
@@ -195,6 +196,12 @@ def test_a_peer_that_is_out_leaves_before_its_next_round():
     assert table.core.lists.gone == "left"
     table.do(table.core.pause(0, table.now))
     assert type(table.ended[-1]).__name__ == "Wake"
+
+
+def test_a_newcomer_is_let_in_before_it_is_dialled():
+    table = Listed(given=ONE)
+    assert 3 in table.links
+    assert table.order.index(Admit) < table.order.index(Dial)
 
 
 def test_a_newcomer_waits_for_a_list_with_it_and_dials_all_members():
