@@ -382,7 +382,7 @@ class ConnectionSetup:
             neighbor = self._members[one.rank]
             if one.rank not in self._following.to_dial and not neighbor.near and self._may_go(neighbor):
                 effects += self._give_up(link)
-            elif not self._members.is_done(one.rank) and self.dialling.overdue(link, neighbor.heard_at, now):
+            elif not self._members.is_done(one.rank) and self.dialling.overdue(link, neighbor, now):
                 self.part(link)
                 effects += [Close(link), *self.dialling.begin([one.rank])]
             elif one.unanswered is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from dpeer.peer.core.effects import Dial, Effect
+from dpeer.peer.core.membership import Neighbor
 from dpeer.peer.transport import RELAY, Link
 
 _LONGEST = 60.0
@@ -102,13 +103,16 @@ class Dialling:
         """Note that the rank takes part: the next silence is judged like the first one."""
         self._waits.pop(rank, None)
 
-    def overdue(self, link: Link, heard_at: float, now: float) -> bool:
-        """Whether the rank of this link, last heard at `heard_at`, is to be dialled anew; if so, forgets the link."""
+    def overdue(self, link: Link, neighbor: Neighbor, now: float) -> bool:
+        """Whether the rank of this link is to be dialled anew; if so, forgets the link.
+
+        A rank that a list has given another address is there once it is not heard at the old one any more.
+        """
         one = self._links[link]
-        if one.address != self._where(one.rank):
+        if one.address != self._where(one.rank) and (neighbor.link != link or neighbor.away):
             del self._links[link]
             return True
-        if now - max(one.since, heard_at) < one.patience:
+        if now - max(one.since, neighbor.heard_at) < one.patience:
             return False
         self._waits[one.rank] = min(2 * one.patience, max(_LONGEST, self._patience))
         del self._links[link]

@@ -113,15 +113,19 @@ class ListKeeper:
         return len(self._zero.members) if self.lists is None else self.lists.newest.next_rank
 
     def address(self, rank: int) -> str | None:
-        """Where a list says that a rank is dialled, of a former member the last one; None where list 0 alone does."""
+        """Where a list says that a rank is dialled, of a former member the last one; None where it is as in list 0."""
         return self._addresses.get(rank)
 
     def _changed(self) -> None:
         """Have everything follow the lists."""
         assert self.lists is not None, "one has changed"
+        assert self._config is not None, "one has changed"
+        first = self._config.zero.members
         for one in (self.lists.waits, self.lists.counts):  # the list that counts has the last word
             if one is not None and one.version:
-                self._addresses |= {rank: member.address for rank, member in one.members.items()}
+                for rank, member in one.members.items():
+                    same = rank in first and member.address == first[rank].address  # a launcher may know a better one
+                    self._addresses[rank] = None if same else member.address
         self._follow()
 
     def _graph(self, one: MemberList) -> ListedGraph:

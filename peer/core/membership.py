@@ -177,6 +177,8 @@ class Membership:
             if rank not in self._neighbors:
                 self._neighbors[rank] = Neighbor(rank, near=False)
         for rank, one in self._neighbors.items():
+            if rank in near and not one.near and now is not None:
+                one.heard_at = max(one.heard_at, now)  # until now it had no reason to speak
             if rank in near and not one.near and one.status is Status.UNSEEN and now is not None:
                 there = completed.get(rank)
                 one.current_round, one.expected_until = there or 0, now + self._config.dead_after

@@ -115,3 +115,12 @@ def test_one_that_was_away_is_waited_for_when_it_has_caught_up(members, leave):
     assert members.awaited(2, 9, 12.0)
     members.current_round = 20
     assert members.awaited(2, 20, 12.0)  # one like any other
+
+
+def test_one_that_a_list_makes_a_neighbor_has_been_silent_only_since_then(members):
+    members.follow([4], [2, 4], {}, began=True)
+    members.parted("link-2")
+    run_clock(members, 0, 30)
+    assert members[2].status is Status.ALIVE, "no edge, so no reason to speak"
+    members.follow([2, 4], [2, 4], {2: 7, 4: 7}, began=True)
+    assert run_clock(members, 30, 50) == [(38, 2)]
