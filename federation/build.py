@@ -138,10 +138,7 @@ def build(
     # Where nothing is shared no client-level release is made, but records are protected in the model, too.
     protects = private and (shares != "nothing" or config.privacy.privacy == "sample")
     stated = config.privacy.rounds_released
-    session = privacy.open(
-        protected, own_folder / FOLDER, own_data, resume=resume, left=left,
-        receivers=lambda number: topology.at(number, rank).out_neighbors,
-    )  # fmt: skip
+    session = privacy.open(protected, own_folder / FOLDER, own_data, resume=resume, left=left)
     builtin = BUILTIN_TASKS.get(data.task)
     partition = (data.partition or builtin.partition) if builtin else None
     # Before the algorithm's code sees the data: neighbors get to know this.
@@ -182,7 +179,8 @@ def build(
         "settings": config.plain() | {"validation": held_out, "keep": keep},
     }
     beside = baseline_training(
-        copied, learner, config.hyperparameters, lambda number: topology.at(number, rank).active, run, rank,
+        copied, learner, config.hyperparameters,
+        lambda number: rank >= topology.size or topology.at(number, rank).active, run, rank,
         keep=kept, seed=how.batch_seed, folder=own_folder,
         resume=resume, part=1.0 if workers is None else min(1.0, workers / config.graph.size),
     )  # fmt: skip

@@ -99,8 +99,13 @@ class Learner(Protocol):
             Interrupted: `interrupt` was called; the model is left between two minibatches.
         """
 
-    def release(self, number: int) -> Payload | None:
-        """The body that the neighbors get this round; None to send nothing: then nothing is mixed either."""
+    def release(self, number: int, receivers: Sequence[int] = ()) -> Payload | None:
+        """The body that the neighbors get this round; None to send nothing: then nothing is mixed either.
+
+        Args:
+            number: The round.
+            receivers: The ranks that it may be sent to.
+        """
 
     def charge_stated(self, rounds: Sequence[int]) -> None:
         """Charge those of these rounds that are not charged: a disk that was lost may have released them.

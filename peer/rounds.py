@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -184,7 +184,7 @@ class _RoundLoop:
         """Train and release, or sit out; the body leaves once the round before is on disk."""
         number, learner = one.number, self.learner
         limit = self.driver.train(number) if one.active else None
-        trains = train_and_release if one.active else sit_out
+        trains = partial(train_and_release, one.graph.out_neighbors) if one.active else sit_out
         one.train_loss, one.released, one.train_seconds = await self.worker.run(
             trains, learner, number, one.watch, self.saver, limit, lambda: self.driver.core.lateness.in_vain
         )
@@ -298,7 +298,13 @@ class _RoundLoop:
 
 
 def train_and_release(
-    learner: Learner, number: int, watch: Stopwatch, saver: Saver, limit: RoundLimit | None, in_vain: Callable[[], bool]
+    receivers: Sequence[int],
+    learner: Learner,
+    number: int,
+    watch: Stopwatch,
+    saver: Saver,
+    limit: RoundLimit | None,
+    in_vain: Callable[[], bool],
 ) -> tuple[float | None, Released | None, float]:
     """Train, within a limit, and release; returns the training loss, the body, and training's seconds.
 
@@ -308,7 +314,7 @@ def train_and_release(
     limit = saver.files.recorded(number) or limit
     loss = learner.train(number, share=1.0 if limit is None else limit.share)
     taken = watch.lap()
-    payload = None if in_vain() else learner.release(number)
+    payload = None if in_vain() else learner.release(number, receivers)
     if payload is not None:
         saver.files.note_released(number, limit)
     return loss, None if payload is None else Released.of(payload), taken

@@ -13,10 +13,6 @@ from dpeer.privacy.outlook import ADVICE, cost, noise_over_drift
 from dpeer.privacy.soundness import check_delta
 
 
-def _nobody(number: int) -> Sequence[int]:
-    return ()
-
-
 @dataclass(frozen=True)
 class ClientSession:
     """The privacy of one peer's whole data set in the messages that it releases.
@@ -26,7 +22,6 @@ class ClientSession:
         ledger: The releases so far.
         budget: The epsilon that is never exceeded; None without a limit.
         sparsifier: Which coordinates of an update are kept.
-        receivers: The ranks that a round's release may be sent to.
         planned: The most rounds in which the peer takes part.
         size: The number of peers.
     """
@@ -35,7 +30,6 @@ class ClientSession:
     ledger: Ledger
     budget: float | None = None
     sparsifier: Sparsifier = field(default_factory=Sparsifier)
-    receivers: Callable[[int], Sequence[int]] = _nobody
     planned: int = 0
     size: int = 1
 
@@ -43,7 +37,9 @@ class ClientSession:
         """Begin a new run."""
         self.ledger.begin()
 
-    def release(self, number: int, make: Callable[[], bytes]) -> tuple[bytes | None, bool]:
+    def release(
+        self, number: int, make: Callable[[], bytes], receivers: Sequence[int] = ()
+    ) -> tuple[bytes | None, bool]:
         """The round's bytes: made and charged now, or made before the run was interrupted.
 
         When the budget allows no further release, the last one is sent again, which costs nothing.
@@ -51,6 +47,7 @@ class ClientSession:
         Args:
             number: The round.
             make: Makes the bytes, with noise; called only where the budget allows a release.
+            receivers: The ranks that they may be sent to.
 
         Returns:
             The bytes, None where they are gone from the disk; and whether they are those of an earlier round.
@@ -61,7 +58,7 @@ class ClientSession:
         if self.ledger.charged(number):
             return self.ledger.released(number), False
         if self.may_release:
-            return self.ledger.release(number, make, self.receivers(number)), False
+            return self.ledger.release(number, make, receivers), False
         return self.ledger.last(), True
 
     def charge_stated(self, rounds: Sequence[int]) -> None:

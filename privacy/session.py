@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -38,7 +37,6 @@ def open(  # noqa: A001 - called as privacy.open
     *,
     resume: bool = False,
     left: int | None = None,
-    receivers: Callable[[int], Sequence[int]] = lambda number: (),
 ) -> Session:
     """Open the privacy session of one peer, with its ledger in this folder.
 
@@ -48,7 +46,6 @@ def open(  # noqa: A001 - called as privacy.open
         data: Of the peer.
         resume: Whether the run in the folder is continued.
         left: How many of the peer's rounds are still to come; None for all.
-        receivers: The ranks that a round's release may be sent to.
 
     Raises:
         CheckpointError: The ledger to continue is damaged, or of another mechanism or level.
@@ -69,7 +66,7 @@ def open(  # noqa: A001 - called as privacy.open
         keep=config.checkpoint_every + 1,
     )  # fmt: skip
     return ClientSession(
-        guarantee, ledger, asked.target_epsilon, Sparsifier.parse(asked.sparsify), receivers, planned=config.rounds,
+        guarantee, ledger, asked.target_epsilon, Sparsifier.parse(asked.sparsify), planned=config.rounds,
         size=config.size,
     )  # fmt: skip
 

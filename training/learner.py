@@ -124,8 +124,12 @@ class TorchLearner:
             pace.end(number)
         return self.trainer.figures.loss
 
-    def release(self, number: int) -> Payload | None:
+    def release(self, number: int, receivers: Sequence[int] = ()) -> Payload | None:
         """This round's body, for every neighbor and for this peer's own part of the mix; None where nothing is shared.
+
+        Args:
+            number: The round.
+            receivers: The ranks that it may be sent to, as the ledger has them.
 
         Returns:
             Read-only buffers that never change again; only the codec knows what is in them. None also where
@@ -136,7 +140,7 @@ class TorchLearner:
         self.gossip.codec.buffers.settle()
         if self._sampled is not None:
             self._sampled.before()
-        return self.gossip.release(number)
+        return self.gossip.release(number, receivers)
 
     def charge_stated(self, rounds: Sequence[int]) -> None:
         """Charge those of these rounds that are not charged: a disk that was lost may have released them."""

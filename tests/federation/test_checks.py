@@ -51,8 +51,8 @@ def test_a_body_that_is_left_out_is_counted_and_said_once(dpeer: Command, small_
 def test_honest_peers_learn_beside_one_that_sends_nonsense(robust: str, tmp_path: Path) -> None:
     def run(robust: str, factor: float) -> dict[str, Any]:
         class Hostile(TorchLearner):
-            def release(self, number: int) -> Any:
-                sent = super().release(number)
+            def release(self, number: int, receivers: Any = ()) -> Any:
+                sent = super().release(number, receivers)
                 if sent is None or self.trainer.rank != 4:
                     return sent
                 body = np.frombuffer(b"".join(sent), "<f4")

@@ -90,7 +90,7 @@ class VectorLearner:
     def receive_buffer(self):
         return memoryview(bytearray(self.payload_bytes))
 
-    def release(self, number):
+    def release(self, number, receivers=()):
         self._own = self.body.copy()
         if number == self.poison:
             self._own[0] = np.nan

@@ -121,7 +121,7 @@ async def test_in_a_round_in_which_nothing_was_mixed_no_neighbor_was_heard(feder
     ours = federation("inprocess", build("ring", 3), rounds=3, out=tmp_path)
     silent = ours.learners[0]
     release = silent.release
-    silent.release = lambda number: None if number == 1 else release(number)
+    silent.release = lambda number, receivers: None if number == 1 else release(number)
     done(await ours.run())
     entries = lines(tmp_path, 0)
     assert [entry["heard"] for entry in entries] == [[1, 2], [], [1, 2]]
@@ -254,7 +254,7 @@ async def test_a_peer_that_releases_nothing_holds_up_no_neighbor(federation):
     ours = federation("inprocess", topology, rounds=8, liveness=NO_HEARTBEAT)
     learner = ours.learners[0]
     release = learner.release
-    learner.release = lambda number: release(number) if number % 3 == 1 else None
+    learner.release = lambda number, receivers: release(number) if number % 3 == 1 else None
     async with asyncio.timeout(100):
         assert not any(outcome.lost for outcome in done(await ours.run()).values())
 
@@ -262,7 +262,7 @@ async def test_a_peer_that_releases_nothing_holds_up_no_neighbor(federation):
 async def test_peers_without_neighbors_run_by_themselves(federation):
     ours = federation("inprocess", Isolated(3), rounds=2)
     for learner in ours.learners.values():
-        learner.release = lambda number: None
+        learner.release = lambda number, receivers: None
     done(await ours.run())
     np.testing.assert_allclose(ours.bodies()[:, 0], [1.9, 3.8, 5.7])
 

@@ -89,7 +89,7 @@ async def test_a_peer_that_trains_a_round_again_with_other_noise_is_found_out(fe
     again = VectorLearner(3)
     release = again.release
 
-    def noised(number):
+    def noised(number, receivers):
         again.body = again.body + noise
         return release(number)
 

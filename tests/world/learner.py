@@ -85,7 +85,7 @@ class WorldLearner:
         self.body = trained(self.body, self.rank, number, steps)
         return float(self.body[0])
 
-    def release(self, number):
+    def release(self, number, receivers=()):
         incarnation = self._life.incarnation
         payload = _BODY.pack(self.rank, number, incarnation, *self.body)
         self._world.disks[self.rank].ledger.append((number, incarnation))

@@ -60,7 +60,7 @@ class Gossip:
         small = self._body.count <= _BRIEF and self._body.data.device.type == "cpu"
         return small and type(self) is Gossip and type(self.codec) is Dense and self._guard.plain
 
-    def release(self, number: int) -> Payload | None:
+    def release(self, number: int, receivers: Sequence[int] = ()) -> Payload | None:
         """Round `number`'s body for all neighbors, in read-only buffers that never change again; None: say nothing."""
         payload = self.codec.encode(self._body.data, number)
         self._released = self.codec.decode(payload)

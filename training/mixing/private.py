@@ -49,10 +49,10 @@ class PrivateGossip(Gossip):
         """See `TorchLearner.privacy`."""
         return {**self._session.spent(self._met), "sent_again": self._again}
 
-    def release(self, number: int) -> Payload | None:
+    def release(self, number: int, receivers: Sequence[int] = ()) -> Payload | None:
         """The round's bytes, which are noised once; None if they are gone from the disk. See `ClientSession`."""
         self._met = None
-        sent, self._again = self._session.release(number, lambda: self._make(number))
+        sent, self._again = self._session.release(number, lambda: self._make(number), receivers)
         if sent is None:
             self._released = None
             return None

@@ -57,7 +57,7 @@ class Floats(VectorLearner):
     def evaluate(self):
         return Evaluation(None, 0.0)
 
-    def release(self, number):
+    def release(self, number, receivers=()):
         self._own = self.body.copy()
         return [memoryview(self._own.tobytes())]
 
