@@ -263,6 +263,7 @@ class Bar(AbstractContextManager["Bar"]):
         console = terminal.console
         self._terminal = terminal
         self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._rounds = rounds
         self._task = self._progress.add_task("rounds", total=rounds, start=False)
 
     def __enter__(self) -> Self:
@@ -279,5 +280,6 @@ class Bar(AbstractContextManager["Bar"]):
         self._progress.start_task(self._task)
 
     def completed(self, rounds: int) -> None:
-        """Show so many rounds as completed."""
-        self._progress.update(self._task, completed=rounds)
+        """Show so many rounds as completed; a member list may have added some."""
+        self._rounds = max(self._rounds, rounds)
+        self._progress.update(self._task, completed=rounds, total=self._rounds)

@@ -120,13 +120,15 @@ def _write(config: RunConfig, folder: Path, model: Path, *, summarize: bool, say
 
     from dpeer.federation.build import build
     from dpeer.peer.core.bodies import Outbox
+    from dpeer.peer.member_files import read_lists
     from dpeer.peer.rank_folder import RankFolder
 
     if config.host.threads is not None:
         torch.set_num_threads(config.host.threads)
     parts = build(config, resume=True)
-    rounds = config.training.rounds
-    files = RankFolder(replace(parts.peer, out=folder), parts.learner, Outbox(), {}, parts.facts, say)
+    used, _ = read_lists(folder)
+    rounds = config.training.rounds if used is None else used.rounds
+    files = RankFolder(replace(parts.peer, out=folder), parts.learner, Outbox(), {}, parts.facts, say, lambda: rounds)
     completed = files.take_up()
     summary: dict[str, Any] = read_object(folder / SUMMARY)
     stays = summary.get("completed_rounds") == completed  # it has more than a checkpoint

@@ -370,12 +370,13 @@ class RankFolder:
             "privacy": spent,
         }
         results |= {"lost": _by_name(self._lost)} | counts.as_entries()
+        facts = self._facts | ({"rounds": self._rounds()} if "rounds" in self._facts else {})
         if card:
-            write_json(card_of(model), make_card(self._facts, card, results))
+            write_json(card_of(model), make_card(facts, card, results))
         elif failure is not None:
             card_of(model).unlink(missing_ok=True)  # one of an earlier model
         if summarize:
-            write_json(out / SUMMARY, self._facts | results)
+            write_json(out / SUMMARY, facts | results)
         if failure is not None:
             raise failure
 

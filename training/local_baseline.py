@@ -109,8 +109,13 @@ class LocalBaseline:
             evaluate_on=evaluate_on, compute=compute,
         )  # fmt: skip
         an_epoch = math.ceil(self._learner.num_samples / h.batch_size)
-        a_round = changes.get("local_steps") or self.epochs * an_epoch
-        self.steps = a_round * sum(takes_part(number) for number in range(self.rounds))
+        self._a_round = changes.get("local_steps") or self.epochs * an_epoch
+        self.steps = self._a_round * sum(takes_part(number) for number in range(self.rounds))
+
+    def extend(self, rounds: int) -> None:
+        """Train so many rounds in all, because the run has got more than were planned."""
+        self.rounds = rounds
+        self.steps = self._a_round * sum(self._takes_part(number) for number in range(rounds))
 
     @property
     def made(self) -> int:

@@ -66,10 +66,16 @@ class BaselineTraining:
         self._began = self._saved = time.monotonic()
         self._ended: float | None = None
 
-    def end(self) -> None:
-        """Note that the run's rounds are over: what is trained from now on makes it end later."""
+    def end(self, rounds: int = 0) -> None:
+        """Note that the run's rounds are over: what is trained from now on makes it end later.
+
+        Args:
+            rounds: How many they were, if a member list has added some to those that were planned.
+        """
         if self._ended is None:
             self._ended = time.monotonic()
+        if self.baseline is not None and rounds > self.baseline.rounds:
+            self.baseline.extend(rounds)
 
     def finish(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
         """After the last round: train if the time allows it; else `why` has the reason, and it can be trained later.
