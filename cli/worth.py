@@ -141,6 +141,8 @@ def _lines(found: Combined) -> list[str]:
         lines.append(f"mean gain over rows: {gain_text(found.by_rows)}: {verdict_text(found.by_rows)}")
     elif len(sites) > 1:
         lines.append("no mean over rows: with --test-split shared sites have measured on the same rows")
+    if found.left:
+        lines.append(f"not counted, because no member any more: rank {', '.join(map(str, found.left))}")
     if found.missing:
         more = f" and {len(found.missing) - _SHOWN} more" if len(found.missing) > _SHOWN else ""
         lines.append(f"no file of rank {', '.join(map(str, found.missing[:_SHOWN]))}{more}")

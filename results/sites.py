@@ -19,7 +19,7 @@ FORMAT = 1
 KIND = "what joining was worth to a site"
 """The kind of file."""
 
-_MOST_BYTES = 10_000
+_MOST_BYTES = 100_000
 _MOST_PEERS = 100_000
 _LONGEST = 80
 """Characters of a value that is shown."""
@@ -33,7 +33,9 @@ class Site:
         name: The file.
         version: The dpeer that wrote it.
         federation: A hash of all that the federation's peers compare.
-        size: How many peers the federation has.
+        size: How many peers the federation had at its start.
+        member_list: The number of the member list that the peer used last; 0 is the federation file.
+        members: The ranks in it.
         rank: This site's peer.
         rounds: How many rounds it has completed.
         shares_rows: Whether other sites may have measured on the same rows.
@@ -44,6 +46,8 @@ class Site:
     version: str
     federation: str
     size: int
+    member_list: int
+    members: tuple[int, ...]
     rank: int
     rounds: int
     shares_rows: bool
@@ -55,7 +59,7 @@ class Site:
         return content | {name: getattr(self.worth, name) for name in _OF_EFFECT}
 
 
-_KEYS = ("version", "federation", "size", "rank", "rounds", "shares_rows")
+_KEYS = ("version", "federation", "size", "member_list", "members", "rank", "rounds", "shares_rows")
 _OF_EFFECT = ("measure", "on", "algorithm", "rows", "differ", "gain", "low", "high", "verdict")
 
 
@@ -64,7 +68,9 @@ class Combined:
     """The effects of several sites together.
 
     Attributes:
-        sites: By rank.
+        sites: Those of the members of the last list, by rank.
+        members: The ranks in that list.
+        left: Ranks that are no members any more, and whose files do not count.
         gain: The mean over the sites, each of which counts once.
         low: The lower end of its 95 % interval (Student's t over the sites); None for a single site.
         high: The upper end.
@@ -75,6 +81,8 @@ class Combined:
     """
 
     sites: tuple[Site, ...]
+    members: tuple[int, ...]
+    left: tuple[int, ...]
     gain: float
     low: float | None
     high: float | None
@@ -91,7 +99,7 @@ class Combined:
     def missing(self) -> tuple[int, ...]:
         """The ranks without a file."""
         there = {site.rank for site in self.sites}
-        return tuple(rank for rank in range(self.sites[0].size) if rank not in there)
+        return tuple(rank for rank in self.members if rank not in there)
 
 
 def read_site(path: Path) -> Site:
@@ -115,18 +123,24 @@ def read_site(path: Path) -> Site:
     for key, right in _checks(content, worth).items():
         if not right:
             raise ConfigurationError(f"{str(path)!r} is damaged: {key} = {_short(content.get(key))}")
+    content["members"] = tuple(content["members"])
     return Site(str(path), worth=worth, **{name: content[name] for name in _KEYS})
 
 
 def _checks(content: Mapping[str, Any], worth: Effect) -> dict[str, bool]:
     """Whether the value of each key is one that dpeer writes."""
     size, rank = whole(content.get("size")), whole(content.get("rank"))
+    number_of_list, ranks = whole(content.get("member_list")), content.get("members")
+    members = [whole(one) for one in ranks] if isinstance(ranks, list) else []
+    highest = _MOST_PEERS if number_of_list else size or 0
     rows, gain, federation = worth.rows or 0, worth.gain, text(content.get("federation")) or ""
     return {
         "version": len(text(content.get("version")) or "x" * _LONGEST) < _LONGEST,
         "federation": len(federation) == 32 and all(one in "0123456789abcdef" for one in federation),
         "size": 0 < (size or 0) <= _MOST_PEERS,
-        "rank": rank is not None and rank < (size or 0),
+        "member_list": number_of_list is not None,
+        "members": len(members) > 1 and all(one is not None and one < highest for one in members),
+        "rank": rank is not None and rank < highest,
         "rounds": 0 < (whole(content.get("rounds")) or 0) < 10**9,
         "shares_rows": flag(content.get("shares_rows")) is not None,
         "measure": worth.measure in ("accuracy", "test_loss"),
@@ -148,7 +162,7 @@ def _short(value: Any) -> str:
 
 
 def combine(sites: Sequence[Site]) -> Combined:
-    """Combine the effects at the sites of one federation.
+    """Combine the effects at the sites of one federation: those that its last member list has.
 
     Raises:
         ConfigurationError: They are of several federations or measures, or two are of one rank.
@@ -170,13 +184,19 @@ def combine(sites: Sequence[Site]) -> Combined:
         if site.rank in seen:
             raise ConfigurationError(f"{site.name!r} and {seen[site.rank].name!r} are both of rank {site.rank}")
         seen[site.rank] = site
-    ordered = tuple(seen[rank] for rank in sorted(seen))
+    members = max(sites, key=lambda one: one.member_list).members
+    ordered = tuple(seen[rank] for rank in sorted(seen) if rank in members)
+    if not ordered:
+        raise ConfigurationError(
+            f"{first.name!r}: no file is of a member of list {max(one.member_list for one in sites)}: add one that is"
+        )
+    left = tuple(sorted(seen.keys() - {*members}))
     gains = [site.worth.gain or 0.0 for site in ordered]
     half = None if len(gains) < 2 else _half(gains)
     mean = fmean(gains)
     shared = any(site.shares_rows for site in ordered)
     return Combined(
-        ordered, mean, None if half is None else mean - half, None if half is None else mean + half,
+        ordered, members, left, mean, None if half is None else mean - half, None if half is None else mean + half,
         sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains),
         None if shared else pooled([site.worth for site in ordered], by_rows=True),
     )  # fmt: skip

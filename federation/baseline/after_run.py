@@ -23,6 +23,7 @@ from dpeer.federation.settings import Settings
 from dpeer.federation.summary import renew
 from dpeer.peer import checkpoint
 from dpeer.peer.core.wire import federation_id
+from dpeer.peer.member_files import read_lists
 from dpeer.privacy.ledger_file import FOLDER, current
 from dpeer.results.effect import FEWEST_ROWS, Effect, effect_of
 from dpeer.results.files import METRICS, MODEL, SUMMARY, read_rows, write_json, write_rows
@@ -135,8 +136,10 @@ def give_away(folder: Path, file: Path) -> None:
             f"--give-away: {str(folder)!r} was compared on {effect.rows} rows: below {FEWEST_ROWS} a gain tells of "
             "single rows, and stays at home"
         )
+    size, (used, _) = summary.size or 0, read_lists(folder)
+    version, members = (0, range(size)) if used is None else (used.version, used.members)
     site = Site(
-        str(file), dpeer.__version__, _federation(folder), summary.size or 0,
+        str(file), dpeer.__version__, _federation(folder), size, version, tuple(members),
         int(read_object(folder / SUMMARY)["rank"]), summary.completed_rounds or 0, has_shared_rows(folder), effect,
     )  # fmt: skip
     try:

@@ -51,8 +51,9 @@ def test_a_rank_is_compared_and_may_give_away_what_was_found(
 def test_sites_without_a_file_and_other_versions_are_named(dpeer: Callable[..., Any], in_tmp_path: Path) -> None:
     content = {
         "kind": "what joining was worth to a site", "format": 1, "version": "0.1.0", "federation": "ab" * 16, "size": 4,
-        "rank": 2, "rounds": 5, "shares_rows": True, "measure": "test_loss", "on": "test", "algorithm": "local",
-        "rows": 30, "differ": 30, "gain": 0.5, "low": 0.25, "high": 1.0, "verdict": "improved",
+        "member_list": 0, "members": [0, 1, 2, 3], "rank": 2, "rounds": 5, "shares_rows": True, "measure": "test_loss",
+        "on": "test", "algorithm": "local", "rows": 30, "differ": 30, "gain": 0.5, "low": 0.25, "high": 1.0,
+        "verdict": "improved",
     }  # fmt: skip
     (in_tmp_path / "one").write_text(json.dumps(content))
     (in_tmp_path / "two").write_text(json.dumps(content | {"rank": 0, "version": "0.2.0\x1b[2J"}))
@@ -66,6 +67,9 @@ def test_sites_without_a_file_and_other_versions_are_named(dpeer: Callable[..., 
         "the files are of different versions of dpeer: 0.1.0, 0.2.0?[2J",
     ]
     assert "from two files on" in dpeer("worth", "--combine", "one").out
+    (in_tmp_path / "two").write_text(json.dumps(content | {"rank": 0, "member_list": 3, "members": [0, 1]}))
+    ended = dpeer("worth", "--combine", "one", "two")
+    assert ended.out.splitlines()[-2:] == ["not counted, because no member any more: rank 2", "no file of rank 1"]
 
 
 def test_a_gain_from_private_records_is_not_given_away(

@@ -22,7 +22,10 @@ def site(rank: int, **values: Any) -> Site:
         "measure": "accuracy", "on": "test", "algorithm": "local", "rows": 40, "differ": 6, "gain": 0.1, "low": 0.025,
         "high": 0.2, "verdict": "improved",
     }  # fmt: skip
-    own = {"version": "0.1.0", "federation": FEDERATION, "size": 8, "rounds": 20, "shares_rows": False}
+    own = {
+        "version": "0.1.0", "federation": FEDERATION, "size": 8, "member_list": 0, "members": tuple(range(8)),
+        "rounds": 20, "shares_rows": False,
+    }  # fmt: skip
     own |= {name: value for name, value in values.items() if name in own}
     worth |= {name: value for name, value in values.items() if name in worth}
     return Site(f"worth-{rank}.json", rank=rank, worth=Effect.of(worth), **own)
@@ -33,11 +36,12 @@ def test_a_file_is_read_as_it_was_written_and_has_no_row_in_it(tmp_path: Path) -
     written = site(3)
     path.write_text(json.dumps(written.to_json()))
     found = read_site(path)
-    assert found == Site(str(path), written.version, FEDERATION, 8, 3, 20, False, written.worth)
-    assert not any(isinstance(value, list | dict) for value in written.to_json().values())
+    assert found == Site(str(path), written.version, FEDERATION, 8, 0, tuple(range(8)), 3, 20, False, written.worth)
+    lists = {name: value for name, value in written.to_json().items() if isinstance(value, list | tuple | dict)}
+    assert lists == {"members": tuple(range(8))}
     assert set(written.to_json()) == {
-        "kind", "format", "version", "federation", "size", "rank", "rounds", "shares_rows", "measure", "on",
-        "algorithm", "rows", "differ", "gain", "low", "high", "verdict",
+        "kind", "format", "version", "federation", "size", "member_list", "members", "rank", "rounds", "shares_rows",
+        "measure", "on", "algorithm", "rows", "differ", "gain", "low", "high", "verdict",
     }  # fmt: skip
 
 
@@ -47,7 +51,8 @@ def test_a_value_that_dpeer_does_not_write_is_damage(tmp_path: Path) -> None:
         ("version", 1), ("federation", "0123"), ("federation", "g" * 32), ("size", 0), ("size", True), ("rank", 8),
         ("rank", -1), ("rounds", 0), ("shares_rows", None), ("measure", "f1"), ("on", "train"),
         ("algorithm", "dfedavgm"), ("rows", 0), ("differ", 41), ("gain", 1.5), ("gain", "much"), ("low", None),
-        ("high", 0.02), ("verdict", "great"), ("gain", 0.2), ("size", 10**8), ("rounds", 10**12), ("rows", 10**15),
+        ("high", 0.02), ("verdict", "great"), ("gain", 0.2), ("size", 10**8), ("members", [0]), ("members", [0, 8]),
+        ("members", [0, "1"]), ("member_list", -1), ("rounds", 10**12), ("rows", 10**15),
     ):  # fmt: skip
         path.write_text(json.dumps(site(3).to_json() | {key: value}))
         with pytest.raises(ConfigurationError) as refused:
@@ -78,6 +83,17 @@ def test_over_sites_each_counts_once_and_over_rows_each_row() -> None:
     assert found.by_rows.verdict == pooled.verdict
     assert [one.rank for one in found.sites] == [0, 1, 2, 3]
     assert found.missing == (4, 5, 6, 7)
+
+
+def test_the_members_of_the_last_list_count_and_one_that_left_is_named(tmp_path: Path) -> None:
+    later = {"member_list": 2, "members": (0, 1, 3, 8)}
+    path = tmp_path / "worth.json"
+    path.write_text(json.dumps(site(8, **later).to_json()))
+    found = combine([site(0, gain=0.1, **later), site(2, gain=-0.1), read_site(path)])
+    assert ([one.rank for one in found.sites], found.left, found.missing) == ([0, 8], (2,), (1, 3))
+    assert found.gain == pytest.approx(0.1)
+    with refused(ConfigurationError, "'worth-2.json': no file is of a member of list 2"):
+        combine([site(2, **later)])
 
 
 def test_sites_that_improved_are_counted() -> None:
