@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dpeer.cli.click_from_setting import Time
-from dpeer.cli.options import GroupedCommand, GroupedOption, resume_or_start_option, run_options
+from dpeer.cli.options import GroupedCommand, GroupedOption, members_option, resume_or_start_option, run_options
 from dpeer.cli.terminal import one_line
 from dpeer.federation.findings import Finding, Findings, Level
 from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings
@@ -48,6 +48,7 @@ _WIDTH = 14
     help="Exit with 1 for a WARN, too, and not only for a FAIL.",
 )
 @click.option("--json", "as_json", is_flag=True, cls=GroupedOption, first=True, help="Print JSON.")
+@members_option
 @resume_or_start_option
 @run_options(*option_names(SimulationSettings, LauncherSettings, FaultSettings))
 def check(
@@ -58,6 +59,7 @@ def check(
     strict: bool,
     as_json: bool,
     federation: Path | None,
+    members: Path | None,
     resume: bool,
     resume_or_start: bool,
     overwrite: bool,
@@ -80,7 +82,7 @@ def check(
     line_rate = None if bandwidth is None else read_rate("--bandwidth", bandwidth)
     findings = Findings((lambda finding: None) if as_json else _print)
     asked = Asked(
-        federation, flags, rank, resume=resume, resume_or_start=resume_or_start, overwrite=overwrite,
+        federation, flags, rank, members, resume=resume, resume_or_start=resume_or_start, overwrite=overwrite,
         within=seconds if connect else None, bandwidth=line_rate,
     )  # fmt: skip
     forecast = check_site(findings, asked, lambda what: click.echo(f"({what} ...)", err=True))

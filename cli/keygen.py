@@ -26,8 +26,8 @@ def keygen(rank: int | None, operator: bool, out: Path) -> None:
     whose peer is started with --secret. The public key is printed as the line that goes to [rank.R] of the federation
     file. Once every rank has its key there, all connections are encrypted, and no other host gets in.
 
-    With --operator it is the key of a person, who stands for the whole federation. Its public key goes into `operators`
-    of every peer's federation file before the start: peers compare it, and nothing else uses it.
+    With --operator it is the key of a person, who stands for the whole federation and signs changes of its members
+    (dpeer members). Its public key goes into `operators` of every peer's federation file before the start.
     """
     if operator == (rank is not None):
         raise ConfigurationError("keygen: give either --rank R or --operator")

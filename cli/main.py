@@ -25,6 +25,7 @@ _COMMANDS = {
     "status": "Show where running peers are, and whom they wait for.",
     "top": "Show running peers, live.",
     "dashboard": "Serve one page for the peers of this host.",
+    "members": "Show and change who takes part in a running federation.",
     "drain": "Have running peers finish their round and leave.",
     "worth": "Compare a peer with its local-only baseline, after its run; combine sites' results.",
     "compare": "Run algorithms side by side and print how they compare.",

@@ -107,6 +107,16 @@ def baseline_option(command: F) -> F:
     )(command)  # fmt: skip
 
 
+def members_option(command: F) -> F:
+    """`--members`, of the commands of one peer."""
+    return click.option(
+        "--members", type=click.Path(dir_okay=False, path_type=Path), cls=GroupedOption, group="The run",
+        metavar="FILE",
+        help="The member list that an operator has sent, for a rank that the federation file has not (dpeer members "
+        "add), or on a new disk.",
+    )(command)  # fmt: skip
+
+
 def resume_or_start_option(command: F) -> F:
     """`--resume-or-start`, of the commands of one peer."""
     return click.option(

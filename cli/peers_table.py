@@ -45,6 +45,7 @@ def peers_table(found: Sequence[Place], earlier: Mapping[Path, Rates] | None = N
     names = ["rank", "rounds", "quorum"]
     if earlier is not None:
         names += ["round", "left"]
+    names += ["list"] if any(words.member_list(one) != words.NONE for one in answers) else []
     names += ["state", "neighbors", "last mix", "saved"]
     if earlier is not None:
         names += ["sent/s", "got/s"]
@@ -134,6 +135,7 @@ def _cells(place: Place, rates: Rates | None) -> dict[str, str]:
         "rank": rank,
         "rounds": words.rounds(found["completed"], found["rounds"]),
         "quorum": words.or_dash(found["quorum"], str),
+        "list": words.member_list(found),
         "round": words.duration(found.get("round_seconds")),
         "left": words.duration(found.get("left_seconds")),
         "state": words.state(found),

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dpeer.cli.interrupts import ended_at_once
-from dpeer.cli.options import GroupedCommand, GroupedOption, json_summary_option, resume_or_start_option, run_options
+from dpeer.cli.options import (
+    GroupedCommand,
+    GroupedOption,
+    json_summary_option,
+    members_option,
+    resume_or_start_option,
+    run_options,
+)
 from dpeer.cli.progress import Bar
 from dpeer.cli.terminal import Terminal
 from dpeer.exceptions import Diverged
@@ -39,12 +46,14 @@ if TYPE_CHECKING:
     "--rank", cls=GroupedOption, first=True, required=True, metavar="R",
     help="This peer's rank, or `env`: from Slurm, Open MPI or a pod's name.",
 )  # fmt: skip
+@members_option
 @resume_or_start_option
 @run_options(*option_names(SimulationSettings, LauncherSettings, FaultSettings))
 @json_summary_option
 def start(
     rank: str,
     federation: Path | None,
+    members: Path | None,
     resume: bool,
     resume_or_start: bool,
     overwrite: bool,
@@ -61,8 +70,9 @@ def start(
     """
     number = own_rank(rank)
     settings = as_run(config.load(federation, flags))
-    starting = Starting(settings, number)
-    resume = resume or (resume_or_start and folders.holds_files(rank_folder(starting.own.out, number)))
+    resume = resume or (resume_or_start and folders.holds_files(rank_folder(settings.of_rank(number).out, number)))
+    starting = Starting(settings, number, members, resume=resume)
+    settings = starting.settings
     refuse_faults(settings, resume=resume)
     # Mistakes show before anything is written, and before the task reads its data.
     keyring, listen, _ = starting.keyring, starting.listen, starting.through
@@ -72,7 +82,7 @@ def start(
     folders.check(own.out, [number], size=settings.size, resume=resume, overwrite=overwrite)
 
     with Terminal() as terminal, ExitStack() as hold:
-        terminal.say(_first_line(settings, config.source(federation), number, listen, encrypted=keyring is not None))
+        terminal.say(_first_line(starting, config.source(federation), listen, encrypted=keyring is not None))
         if rank == ENVIRONMENT:
             terminal.say(f"dpeer: --rank env: rank {number} is from {source()}")
         if keyring is not None and (line := keys.accepted(own.secret)):
@@ -96,7 +106,7 @@ def start(
             own_host = addresses.host_of(settings, number)
             names = () if own_host is None else (own_host,)
             status = ServeStatus(read_serve(own.serve), names)
-        bar = Bar(terminal, own.rounds)
+        bar = Bar(terminal, own.rounds if starting.listed is None else starting.listed.rounds)
 
         async def meet(bound: str | None) -> Mapping[int, str]:
             return everyone
@@ -112,7 +122,7 @@ def start(
             stopper.install()
             return await serve(
                 own, number, listen=listen, meet=meet, stopper=stopper, resume=resume,
-                keyring=keyring, sink=terminal.log, report=report, hold=hold,
+                given=starting.given, keyring=keyring, sink=terminal.log, report=report, hold=hold,
                 status=status,
             )  # fmt: skip
 
@@ -125,7 +135,9 @@ def print_end(outcome: Outcome | None, own: Settings, rank: int, terminal: Termi
     """Print how the peer's run ended; returns the exit code."""
     folder = rank_folder(own.out, rank)
     summary = {} if outcome is None else read_object(folder / SUMMARY)
-    terminal.say(last_line(outcome, own.rounds, folder, summary, shares=own.algorithm != "local"))
+    terminal.say(
+        last_line(outcome, summary.get("rounds", own.rounds), folder, summary, shares=own.algorithm != "local")
+    )
     if outcome is None:
         return 0
     if outcome.status == "done":
@@ -140,11 +152,16 @@ def print_end(outcome: Outcome | None, own: Settings, rank: int, terminal: Termi
     return 0
 
 
-def _first_line(settings: Settings, file: Path | None, rank: int, listen: str | None, *, encrypted: bool) -> str:
-    where = f"listening at {listen}" if listen else "dialling out only"
-    place = f"dpeer: rank {rank} of {settings.size}, {settings.topology}, {where}{', encrypted' if encrypted else ''}"
+def _first_line(starting: Starting, file: Path | None, listen: str | None, *, encrypted: bool) -> str:
+    where, settings, listed = (
+        f"listening at {listen}" if listen else "dialling out only",
+        starting.settings,
+        starting.listed,
+    )
+    size, graph = (settings.size, settings.topology) if listed is None else (len(listed.members), listed.graph)
+    place = f"dpeer: rank {starting.rank} of {size}, {graph}, {where}{', encrypted' if encrypted else ''}"
     if addresses.from_file(settings):
-        return f"{place} (settings from {file})"
+        return f"{place} (settings from {file}{'' if listed is None else f', member list {listed.version}'})"
     which = f"no address in {file}" if file else "no federation file"
     return f"{place} ({which}: all peers on this host, rank R at port {settings.base_port} + R)"
 
@@ -171,4 +188,7 @@ def last_line(outcome: Outcome | None, rounds: int, folder: Path, summary: Mappi
     if late := summary.get("late_bodies"):
         few += f", {late} of its own came too late for all neighbors (see log.jsonl)"
     count = "1 round" if outcome.completed_rounds == 1 else f"{outcome.completed_rounds} rounds"
-    return f"dpeer: done after {count}{few}{result}{private}{lost}; files in {folder}"
+    if outcome.status == "left":
+        count = f"{outcome.completed_rounds} of {rounds} rounds"
+    ended = "left the federation" if outcome.status == "left" else "done"
+    return f"dpeer: {ended} after {count}{few}{result}{private}{lost}; files in {folder}"

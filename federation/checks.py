@@ -19,6 +19,7 @@ from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.plugins import is_built_in
 from dpeer.training.codecs import find_codec
 from dpeer.training.mixing.robust_setting import Robust
+from dpeer.training.schedules import ends_with_the_run
 from dpeer.training.settings import TrainingPart
 from dpeer.training.state.store import Origin
 
@@ -78,6 +79,28 @@ def check_exchange(config: RunConfig, graph: Topology) -> None:
         raise ConfigurationError(
             f"--participation-mode server: {facts.name} mixes in a way of its own, which needs what each receiver "
             "itself has sent in the round: use --participation-mode peers, or another --algorithm"
+        )
+
+
+def check_list(config: RunConfig, graph: Topology, rounds: int) -> None:
+    """Refuse a member list whose graph, or number of rounds, does not go with how the run trains.
+
+    Raises:
+        ConfigurationError: Names the setting, its value, and what would be right.
+    """
+    how = config.training
+    check_exchange(config, graph)
+    if rounds == how.rounds:
+        return
+    if ends_with_the_run(how.lr_schedule):
+        raise ConfigurationError(
+            f"--rounds {rounds}: --lr-schedule {how.lr_schedule} ends with round {how.rounds}, so this run cannot be "
+            "extended: begin another one with --init-from"
+        )
+    if config.algorithm.plan is not Algorithm.plan:
+        raise ConfigurationError(
+            f"--rounds {rounds}: {how.algorithm} plans its training for {how.rounds} rounds, so this run cannot be "
+            "extended: begin another one with --init-from"
         )
 
 

@@ -16,9 +16,9 @@ import torch
 
 from dpeer.federation.build import PeerParts
 from dpeer.federation.config import RunConfig
+from dpeer.peer.core.schedule import ListedGraph
 from dpeer.peer.core.wire import federation_id
 from dpeer.results.units import duration, rate, size
-from dpeer.topology import Graphs
 from dpeer.training import TorchLearner
 
 TRAINS = 3.0
@@ -120,7 +120,7 @@ class Forecast:
 
 
 def forecast(
-    config: RunConfig, parts: PeerParts, scratch: Path, graph: Graphs | None, bandwidth: float | None
+    config: RunConfig, parts: PeerParts, scratch: Path, graph: ListedGraph | None, bandwidth: float | None
 ) -> Forecast:
     """Time a peer's training and evaluation, and measure its memory and checkpoint.
 
@@ -150,7 +150,7 @@ def forecast(
     train_seconds = train_seconds * asked / taken if taken else 0.0
     exchange = None if bandwidth is None else 8 * payload * max(sent, received) / bandwidth
     return Forecast(
-        neighbors=() if graph is None else graph.connections(config.rank, how.rounds),
+        neighbors=() if graph is None else graph.connections(config.rank),
         settings=federation_id(parts.fingerprint).hex(),
         rounds=how.rounds,
         train_seconds=train_seconds,
@@ -194,7 +194,7 @@ def _settle() -> None:
         torch.cuda.synchronize()
 
 
-def _edges(graphs: Graphs, rank: int, rounds: int) -> tuple[float, float]:
+def _edges(graphs: ListedGraph, rank: int, rounds: int) -> tuple[float, float]:
     """How many bodies the peer sends and receives in a round, in the mean."""
     looked = [graphs.at(number, rank) for number in range(min(rounds, _GRAPH_ROUNDS))]
     sent = sum(len(one.out_neighbors) for one in looked)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.keys import write_key
+from dpeer.federation.keys import read_secret, write_key
 from dpeer.federation.run_settings import OperatorSettings
+from dpeer.peer.core.member_list import Signers
 
 FILE = "operator.secret"
 """The name of an operator's secret file."""
@@ -30,6 +32,41 @@ def write_operator(folder: Path) -> tuple[Path, str]:
         "The secret key of an operator of a dpeer federation:\n# keep it off the hosts that train, and never send it."
     )
     return write_key(folder / FILE, words, secret.private_bytes_raw()), secret.public_key().public_bytes_raw().hex()
+
+
+def read_operator(path: Path, operators: Collection[str] | None) -> Ed25519PrivateKey:
+    """An operator's secret key.
+
+    Args:
+        path: Its file.
+        operators: The public keys of the federation's operators; None where they are unknown.
+
+    Raises:
+        ConfigurationError: It cannot be read, others can read its file, or the federation file does not list it.
+    """
+    secret = Ed25519PrivateKey.from_private_bytes(read_secret(path))
+    public = secret.public_key().public_bytes_raw().hex()
+    if operators is not None and public not in operators:
+        listed = ", ".join(f"{one[:16]}…" for one in operators) or "none"
+        raise ConfigurationError(
+            f"--operator {str(path)!r}: the federation file does not list its public key {public[:16]}…; `operators` "
+            f"has {listed}"
+        )
+    return secret
+
+
+def signers_of(settings: OperatorSettings) -> Signers:
+    """The operators who sign member lists.
+
+    Raises:
+        ConfigurationError: The federation file lists none.
+    """
+    if not settings.operators:
+        raise ConfigurationError(
+            "no `operators` stand in the federation file, and without one no member list can be signed: dpeer init "
+            "--operator, or dpeer keygen --operator, before the start"
+        )
+    return Signers(tuple(settings.operators), settings.signers)
 
 
 def check_operators(settings: OperatorSettings) -> None:

@@ -17,6 +17,8 @@ _GAUGES = {
     "completed": ("completed_rounds", "Rounds that the peer has completed"),
     "quorum": ("quorum_rounds", "Rounds that a quorum has completed"),
     "waiting_seconds": ("waiting_seconds", "Seconds for which the peer has waited; 0 where it does not wait"),
+    "member_list": ("member_list", "Number of the member list in use; 0 is the federation file"),
+    "next_list": ("member_list_waiting", "Number of a member list that waits for votes"),
     "sits_out": ("sits_out", "Whether the peer sits rounds out, because the others went on without it"),
     "drains": ("drains", "Whether the peer leaves when its round is complete"),
     "round_seconds": ("round_seconds", "Mean seconds of the last ten rounds"),

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 _ADVERSARY = "leave it out: --noise-multiplier SIGMA/sqrt(M) adds the noise of papers, and epsilon is a neighbor's"
 _DASHBOARD = "`dpeer dashboard RUN` shows the peers of this host in a browser"
 _METRICS = "read it from each run's metrics.jsonl, or from peers.csv beside the table"
-_MEMBERS = "members change by a new run: another federation file, another --out, begun with --init-from"
 _PRIVACY = "`dpeer privacy` takes a run's settings: --noise-multiplier gives epsilon, --target-epsilon the noise"
 
 COMMANDS = {
     "backup": "copy the run's folder, checkpoint/ first and privacy/ last (docs/operating.md, A copy of a run)",
     "card": "model.json holds the card; `dpeer evaluate` prints figures with intervals",
-    "epoch": _MEMBERS,
-    "evict": _MEMBERS,
-    "extend": _MEMBERS,
-    "join": _MEMBERS,
-    "leave": _MEMBERS,
+    "epoch": "`dpeer members show RUN` shows who takes part, and `sign` and `hand` take a list that several sign",
+    "evict": "`dpeer members remove RUN --rank R`, where the member answers or not",
+    "extend": "`dpeer members extend RUN --rounds N`",
+    "join": "`dpeer members add RUN --rank R --address ADDRESS --key HEX --operator FILE`",
+    "leave": "`dpeer members remove RUN --rank R`",
     "privacy audit": "the canary attacks are tests of the project; `dpeer privacy` computes what is promised",
     "privacy calibrate": _PRIVACY,
     "privacy epsilon": _PRIVACY,
@@ -37,7 +36,7 @@ KEYS = {
     "dp_adjacency": "leave it out: any other data set may stand in a peer's place; `dpeer privacy` has papers' epsilon",
     "dp_adversary": _ADVERSARY,
     "dp_min_honest": _ADVERSARY,
-    "grow": _MEMBERS,
+    "grow": "leave it out: `dpeer members add` takes in a new rank",
     "log_max": "let logrotate move log.jsonl: the peer begins it anew",
     "mixing": "leave it out: the weight of a body that does not come goes to the receiver's own",
     "outer": "--algorithm examples/outer_steps.py:OuterSteps takes DiLoCo's step (docs/algorithms.md)",
@@ -55,7 +54,7 @@ FLAGS = {
     "--at-epsilon": _METRICS,
     "--at-round": _METRICS,
     "--dashboard": _DASHBOARD,
-    "--join": _MEMBERS,
+    "--join": "--members FILE, the list that `dpeer members add` has written",
     "--last": _METRICS,
     "--launcher-option": "RAY_ADDRESS=HOST:PORT names a cluster of Ray; --shard K/N divides runs among jobs",
     "--line": "give --bandwidth RATE",

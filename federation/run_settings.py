@@ -160,12 +160,12 @@ class OperatorSettings(Section):
 
     operators: OperatorKeys | None = setting(
         None,
-        "public keys of the federation's operators (dpeer keygen --operator): peers compare them, and nothing else "
-        "uses them",
+        "public keys of the operators, who sign changes of members, graph and rounds (dpeer keygen --operator, dpeer "
+        "members)",
         mark=Mark.SHARED,
         group=_RUN,
     )
-    signers: int = setting(1, "how many operators have to sign: compared, too", mark=Mark.SHARED, group=_RUN, ge=1)
+    signers: int = setting(1, "how many operators have to sign such a change", mark=Mark.SHARED, group=_RUN, ge=1)
     name: RunName | None = setting(
         None,
         "the run's own name, needed with operators",

@@ -33,6 +33,7 @@ from dpeer.federation.trackers import Tracking
 from dpeer.federation.trackers import close as close_trackers
 from dpeer.peer import Limits, Outcome, Peer, Worker
 from dpeer.peer.control import ControlSocket, Handler
+from dpeer.peer.core.member_list import MemberList
 from dpeer.peer.logs import PeerLog, Sink
 from dpeer.peer.snapshot import Snapshot
 from dpeer.peer.transports import Keyring, TransportOptions, make_transport
@@ -128,6 +129,7 @@ async def serve(
     meet: Meet,
     stopper: Stopper,
     resume: bool,
+    given: MemberList | None = None,
     keyring: Keyring | None = None,
     sink: Sink | None = None,
     report: Report = lambda event: None,
@@ -143,6 +145,7 @@ async def serve(
         meet: Finds the other peers' addresses.
         stopper: Asks the peer to stop.
         resume: Continue from the checkpoint.
+        given: A member list that an operator has sent for this start.
         keyring: What the peer proves who it is with; None for connections without encryption.
         sink: Where log lines go besides log.jsonl; what ends the peer is left to the caller.
         report: Gets the progress.
@@ -186,7 +189,7 @@ async def serve(
                 config = await worker.run(resolve, settings, rank)
                 outcome = await _serve(
                     config, out, home, log, worker, requests, board, listen=listen, meet=meet,
-                    stopper=stopper, resume=resume, keyring=keyring, report=report,
+                    stopper=stopper, resume=resume, given=given, keyring=keyring, report=report,
                 )  # fmt: skip
             stopper.ended()
             return outcome
@@ -214,12 +217,13 @@ async def _serve(
     meet: Meet,
     stopper: Stopper,
     resume: bool,
+    given: MemberList | None,
     keyring: Keyring | None,
     report: Report,
 ) -> Outcome | None:
     rank, network = config.rank, config.network
     await worker.run(check_plugins, config)
-    parts = await worker.run(build, config, resume=resume, home=home)
+    parts = await worker.run(build, config, resume=resume, home=home, given=given)
     forget()
     freeze_heap()
     for line in await worker.run(save_data_files, out, parts.partition, parts.preparation, resume=resume):
@@ -246,7 +250,7 @@ async def _serve(
 
     async def compare(outcome: Outcome) -> None:
         if parts.baseline is not None:
-            parts.baseline.end()
+            parts.baseline.end(outcome.completed_rounds)
         await worker.run(
             conclude_comparison, out, parts.learner, parts.baseline, parts.facts, stopper.requested.is_set,
             lambda line: log.info("worth", message=line), diverged=outcome.diverged,
@@ -291,7 +295,8 @@ async def _serve(
             await asyncio.to_thread(close_trackers, [tracking])
     requests["drain"] = leave  # no round is left, but perhaps the comparison with the local-only baseline
     if outcome.status in ("isolated", "left-behind", "evicted"):
-        after = f"ended after {outcome.completed_rounds} of {config.training.rounds} rounds, {outcome.why}"
+        rounds = peer.core.schedule.rounds
+        after = f"ended after {outcome.completed_rounds} of {rounds} rounds, {outcome.why}"
         then = "; --resume goes on" if outcome.status == "isolated" else ""
         raise Isolated(f"{after}{then}; the model is in {rank_folder(config.run.out, rank)}")
     if outcome.status == "done" and not outcome.concluded_before:

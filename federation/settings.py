@@ -129,7 +129,7 @@ class Settings(NetworkPart, _AllSettings):
         Raises:
             ConfigurationError: The rank does not exist.
         """
-        if not 0 <= rank < self.size:
+        if rank < 0 or (rank >= self.size and not self.operators):
             raise ConfigurationError(
                 f"rank {rank} does not exist in a federation of size {self.size}: 0..{self.size - 1}"
             )
@@ -147,7 +147,7 @@ def as_run(settings: Settings) -> Settings:
 
 
 def check_ranks(settings: Settings, where: str = "") -> None:
-    """Refuse settings of a rank that does not exist.
+    """Refuse settings of a rank that does not exist; where operators can add members, it may be one of those.
 
     Args:
         settings: The federation's.
@@ -157,7 +157,7 @@ def check_ranks(settings: Settings, where: str = "") -> None:
         ConfigurationError: Names the rank.
     """
     for rank in settings.rank:
-        if not 0 <= rank < settings.size:
+        if rank < 0 or (rank >= settings.size and not settings.operators):
             raise ConfigurationError(
                 f"rank.{rank}{where}: ranks of a federation of size {settings.size} are 0..{settings.size - 1}"
             )

@@ -20,6 +20,8 @@ from dpeer.federation.folders import holds_files, refuse_faults, refuse_used, wo
 from dpeer.federation.forecast import Forecast, forecast, train_for
 from dpeer.federation.host_checks import available_memory, check_disk, check_memory, check_writable
 from dpeer.federation.line_check import check_lines
+from dpeer.federation.member_zero import federation_of
+from dpeer.federation.operators import signers_of
 from dpeer.federation.scheduler_rank import own_rank
 from dpeer.federation.serve_address import bound, read_serve
 from dpeer.federation.settings import as_run
@@ -45,6 +47,7 @@ class Asked:
         file: The federation file; None for ./dpeer.toml if it exists.
         flags: Settings that are given, by name.
         rank: The rank, or `env`.
+        members: The file of a member list with which it would start; None without one.
         resume, resume_or_start, overwrite: As of `dpeer start`.
         within: For how many seconds neighbors are dialled and waited for; None for not at all.
         bandwidth: The rate of this site's line, in bits per second, for the forecast; None for none.
@@ -53,6 +56,7 @@ class Asked:
     file: Path | None
     flags: Mapping[str, Any]
     rank: str
+    members: Path | None = None
     resume: bool = False
     resume_or_start: bool = False
     overwrite: bool = False
@@ -75,13 +79,16 @@ def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: 
     with findings.of("settings"):
         number = own_rank(asked.rank)
         settings = as_run(config.load(asked.file, asked.flags))
-        starting = Starting(settings, number)
-        if asked.resume_or_start and holds_files(rank_folder(starting.own.out, number)):
+        if asked.resume_or_start and holds_files(rank_folder(settings.of_rank(number).out, number)):
             asked = dataclasses.replace(asked, resume=True)
+        starting = Starting(settings, number, asked.members, resume=asked.resume)
         refuse_faults(settings, resume=asked.resume)
         file = config.source(asked.file)
         which = "no federation file: all by default" if file is None else str(file)
-        findings.passed("settings", f"rank {number} of {settings.size}, {settings.topology}; {which}")
+        listed, size, graph = starting.listed, settings.size, settings.topology
+        if listed is not None:
+            size, graph, which = len(listed.members), listed.graph, f"{which}, and member list {listed.version}"
+        findings.passed("settings", f"rank {number} of {size}, {graph}; {which}")
     if starting is None:
         return None
     folder = rank_folder(starting.own.out, starting.rank)
@@ -201,6 +208,10 @@ def _check_training(
             findings.passed("task", f"{own.task}: {samples}; {model}")
         if parts is None:
             return None
+        if (given := starting.given) is not None:
+            with findings.of("members"):
+                given.verify(federation_of(parts.fingerprint), signers_of(own))
+                findings.passed("members", f"list {given.version} is of this federation, and signed by its operators")
         with findings.of("timing"):
             doing("training a few minibatches, and evaluating once")
             found = forecast(there, parts, Path(tempfile.mkdtemp(dir=scratch)), starting.graph, asked.bandwidth)

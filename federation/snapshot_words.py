@@ -67,6 +67,14 @@ def members(answers: Sequence[Mapping[str, Any]]) -> dict[int, int | None]:
     return dict(sorted(found.items()))
 
 
+def member_list(found: Mapping[str, Any]) -> str:
+    """The member list in use, and one that waits for votes: "2, 3 waits"; a dash for the federation file alone."""
+    used, waits = found.get("member_list") or 0, found.get("next_list")
+    if waits is not None:
+        return f"{used}, {waits} waits"
+    return str(used) if used else NONE
+
+
 def seen(rank: int, answers: Sequence[Mapping[str, Any]]) -> str:
     """How these peers see a member that is not asked itself: "not asked; alive to rank 0, 2"."""
     by_word: dict[str, list[str]] = {}

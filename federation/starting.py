@@ -1,17 +1,27 @@
-"""Starting peer: keys, addresses, proxy and neighbors to dial, of its settings, each checked when asked."""
+"""Starting peer: keys, addresses, proxy and neighbors to dial, of its settings or a member list, checked when asked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
+from dpeer.exceptions import ConfigurationError
 from dpeer.federation import addresses, keys
-from dpeer.federation.operators import check_operators
-from dpeer.federation.settings import Settings
+from dpeer.federation.member_changes import in_short
+from dpeer.federation.member_client import read_list
+from dpeer.federation.member_zero import graph_of_list
+from dpeer.federation.operators import check_operators, signers_of
+from dpeer.federation.settings import RankSettings, Settings
+from dpeer.peer.core.member_list import MemberList
+from dpeer.peer.core.schedule import ListedGraph
+from dpeer.peer.member_files import read_lists
 from dpeer.peer.peer import dialled
 from dpeer.peer.transports import Keyring
 from dpeer.peer.transports.proxies import Proxies, proxies
-from dpeer.topology import Graphs, take_part
+from dpeer.results.files import rank_folder
+from dpeer.topology import take_part
 from dpeer.topology.settings import build_graph
 
 
@@ -21,18 +31,38 @@ class Starting:
     Args:
         settings: The federation's.
         rank: The peer.
+        members: The file of a member list with which it starts; None without one.
+        resume: Whether it goes on in its folder, whose newest list counts where no file is given.
 
     Attributes:
+        settings: As given, with the addresses and keys of the list.
+        given: The list of the file; None without one.
+        listed: The list that addresses, keys and graph are of; None for the federation file.
         own: The settings as this rank uses them.
 
     Raises:
         ConfigurationError: The rank does not exist, or operators are listed as they cannot be.
     """
 
-    def __init__(self, settings: Settings, rank: int) -> None:
+    def __init__(self, settings: Settings, rank: int, members: Path | None = None, *, resume: bool = False) -> None:
         check_operators(settings)
-        self.settings, self.rank = settings, rank
-        own = settings.of_rank(rank)
+        self.rank = rank
+        self.given: MemberList | None = None
+        if members is not None:
+            signers_of(settings)
+            self.given = read_list(members)
+            if rank not in self.given.members:
+                ranks = in_short(self.given.members)
+                raise ConfigurationError(f"--rank {rank}: {str(members)!r} has the members {ranks}, and not this one")
+        folder = rank_folder(settings.of_rank(rank).out, rank)
+        self.listed = _newest(folder, rank) if resume and members is None else self.given
+        if self.listed is None and rank >= settings.size:
+            raise ConfigurationError(
+                f"--rank {rank}: the federation file has the ranks 0..{settings.size - 1}: start with --members FILE, "
+                "the list with which an operator has added this one"
+            )
+        self.settings = settings if self.listed is None else _with_ranks_of(self.listed, settings)
+        own = self.settings.of_rank(rank)
         self.own = own if own.deadline is not None else own.model_copy(update={"deadline": "auto"})
 
     @cached_property
@@ -58,16 +88,19 @@ class Starting:
         return addresses.addresses(self.settings, self.settings.size)
 
     @cached_property
-    def graph(self) -> Graphs | None:
+    def graph(self) -> ListedGraph | None:
         """The graph, with those alone that take part in a round; None for a peer that sends nothing.
 
         Raises:
             ConfigurationError: No such graph exists.
+            MemberListError: That of the list is another one here.
         """
-        own = self.own
+        own, listed = self.own, self.listed
         if own.algorithm == "local":
             return None
-        return take_part(build_graph(self.settings), own.participation, own.participation_mode, own.seed)
+        drawn = build_graph(self.settings) if listed is None else graph_of_list(self.settings, listed)
+        members, rounds = (range(own.size), own.rounds) if listed is None else (listed.members, listed.rounds)
+        return ListedGraph(take_part(drawn, own.participation, own.participation_mode, own.seed), members, rounds)
 
     @cached_property
     def neighbors(self) -> tuple[int, ...]:
@@ -76,7 +109,7 @@ class Starting:
         Raises:
             ConfigurationError: No such graph exists.
         """
-        return () if self.graph is None else self.graph.connections(self.rank, self.settings.rounds)
+        return () if self.graph is None else self.graph.connections(self.rank)
 
     @cached_property
     def to_dial(self) -> Mapping[int, str]:
@@ -93,3 +126,22 @@ class Starting:
             return {}
         found = {rank: addresses.unresolvable(address) for rank, address in self.to_dial.items()}
         return {rank: host for rank, host in found.items() if host is not None}
+
+
+def _newest(folder: Path, rank: int) -> MemberList | None:
+    """The newest member list in a rank's folder that has the rank; None for the federation file."""
+    counts, waits = read_lists(folder)
+    return next((one for one in (waits, counts) if one is not None and rank in one.members), None)
+
+
+def _with_ranks_of(listed: MemberList, settings: Settings) -> Settings:
+    """The settings with the addresses and keys of a list; ranks that are out keep their keys, and get only the list."""
+    ranks = {
+        rank: settings.rank.get(rank, RankSettings.model_validate({})) for rank in (*listed.members, *listed.former)
+    }
+    places: dict[int, dict[str, Any]] = {
+        rank: {"address": one.address, "key": list(one.keys) or None} for rank, one in listed.members.items()
+    }
+    places |= {rank: {"address": None, "key": list(one.keys) or None} for rank, one in listed.former.items()}
+    found = {rank: one.model_copy(update=places[rank]) for rank, one in ranks.items()}
+    return settings.model_copy(update={"rank": found})

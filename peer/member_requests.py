@@ -11,8 +11,13 @@ from dpeer.peer.core.member_list import NO_KEY, Key, MemberListError, decode
 from dpeer.peer.driver import Driver
 
 
-def answer_members(request: Mapping[str, Any], driver: Driver) -> Mapping[str, Any]:
+def answer_members(request: Mapping[str, Any], driver: Driver, about: Mapping[str, Any]) -> Mapping[str, Any]:
     """Show the member lists ({"members": "show"}), or take one ({"members": "hand", "list": DOCUMENT}).
+
+    Args:
+        request: The request.
+        driver: The peer's.
+        about: Of its checkpoints, among it the settings of the run: what a list's graph is built with.
 
     Raises:
         ConfigurationError: The request is neither, or this run has no member lists.
@@ -24,7 +29,7 @@ def answer_members(request: Mapping[str, Any], driver: Driver) -> Mapping[str, A
         )
     match request.get("members"):
         case "show":
-            return _shown(driver)
+            return {**_shown(driver), "settings": about.get("settings", {})}
         case "hand":
             document = json.dumps(request.get("list"), sort_keys=True, separators=(",", ":")).encode()
             try:

@@ -255,7 +255,7 @@ class Peer:
         return {
             "status": lambda request: asdict(self.snapshot()),
             "drain": self._on_drain,
-            "members": lambda request: answer_members(request, self.driver),
+            "members": lambda request: answer_members(request, self.driver, self.config.about),
         }
 
     def snapshot(self) -> Snapshot:

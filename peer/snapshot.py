@@ -72,6 +72,8 @@ class Snapshot:
         sits_out: Whether it sits rounds out, because the others went on without it.
         drains: Whether it leaves when the round is complete.
         members: By rank, the rounds that it has completed, at least; None: it was never there.
+        member_list: The number of the member list in use; 0 is the federation file.
+        next_list: The number of a list that waits for votes; None without one.
         mixed: Ranks whose bodies were mixed in the last completed round.
         missed: Ranks whose bodies that mix lacked.
         checkpoint_seconds: Age of the last checkpoint; None without one.
@@ -104,6 +106,8 @@ class Snapshot:
     sits_out: bool = False
     drains: bool = False
     members: Mapping[int, int | None] = field(default_factory=dict)
+    member_list: int = 0
+    next_list: int | None = None
     mixed: tuple[int, ...] = ()
     missed: tuple[int, ...] = ()
     checkpoint_seconds: float | None = None
@@ -149,6 +153,8 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
         why=wait.why if wait else "",
         sits_out=core.entry.since is not None,
         drains=core.waiting.drains,
+        member_list=0 if core.lists.lists is None else core.lists.lists.counts.version,
+        next_list=None if core.lists.waiting is None else core.lists.waiting.version,
         members={rank: clock[rank] if rank in there else None for rank in clock.members},
         mixed=tuple(last.get("heard") or ()),
         missed=tuple(last.get("missed") or ()),

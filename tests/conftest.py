@@ -19,7 +19,7 @@ from dpeer.cli import main
 from tests.error_texts import watched_error_texts
 
 PROGRESS = re.compile(
-    r"(simulate|cluster): \d+ peers, |round \d+/|dpeer: rank \d+ of |dpeer: this federation can|dpeer: loading PyTorch"
+    r"(simulate|cluster): \d+ peers, |round \d+/|dpeer: rank \d+ of |dpeer: loading PyTorch"
     r"|\d\d:\d\d:\d\d rank \d+ (INFO|WARNING): "
     r"|rank 0: ([\w-]+ on \S+: \d+ training samples|body-lr |nothing is held out |the model with the least loss )"
 )

@@ -170,6 +170,7 @@ def _trouble(peers: Sequence[_Peer]) -> list[tuple[str, list[str]]]:
 
 _COLUMNS: Mapping[str, tuple[bool, Callable[[_Peer], str]]] = {
     "rounds": (True, lambda one: words.rounds(one.completed, one.rounds)),
+    "member list": (False, lambda one: words.member_list(one.answer)),
     "state": (False, lambda one: one.state),
     "neighbors": (False, lambda one: words.neighbors(one.answer.get("neighbors", ())) or words.NONE),
     "last mix": (False, lambda one: words.mix(one.answer) if one.answer else words.NONE),

@@ -55,7 +55,7 @@ def test_what_is_exposed_parses_and_says_what_the_snapshot_says(accept, read):
         "dpeer_status_age_seconds": 0.5, "dpeer_last_mix_timestamp_seconds": 987.5,
         "dpeer_checkpoint_timestamp_seconds": 996.5, "dpeer_rounds_since_mix": 1, "dpeer_mixed_bodies": 1,
         "dpeer_missed_bodies": 1, "dpeer_accuracy": 0.5, "dpeer_test_loss": 1.5,
-        "dpeer_train_loss": 0.125,
+        "dpeer_train_loss": 0.125, "dpeer_member_list": 1, "dpeer_member_list_waiting": 2,
     }  # fmt: skip
     assert {name: found[name, rank] for name in expected} == expected
     assert {name for name, *labels in found if labels == [rank]} == {*expected}

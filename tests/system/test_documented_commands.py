@@ -20,7 +20,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from dpeer.federation.config import load
 from dpeer.federation.keys import write_secret
+from dpeer.federation.member_client import write_list
+from dpeer.federation.member_zero import list_zero
+from dpeer.federation.operators import write_operator
 from dpeer.results.effect import Effect
 from dpeer.results.sites import Site
 from dpeer.training import build_model
@@ -168,8 +172,16 @@ def given_away(folder: Path) -> None:
     for rank in range(3):
         worth = Effect("accuracy", "test", rows=40, differ=3, algorithm="local", gain=0.0, low=0.0, high=0.0,
                       verdict="inconclusive")  # fmt: skip
-        site = Site(f"worth-{rank}.json", "0.1.0", "ab" * 16, 3, rank, 5, shares_rows=False, worth=worth)
+        site = Site(f"worth-{rank}.json", "0.1.0", "ab" * 16, 3, 0, (0, 1, 2), rank, 5, shares_rows=False, worth=worth)
         (folder / site.name).write_text(json.dumps(site.to_json()))
+
+
+def members_file(folder: Path) -> None:
+    """A federation's file, its member list 0 in a file, and the key of its operator."""
+    _, key = write_operator(folder)
+    (folder / "dpeer.toml").write_text(f'size = 4\nname = "one"\noperators = ["{key}"]\n')
+    settings = load(folder / "dpeer.toml", {})
+    write_list(folder / "members-0.json", list_zero(settings, settings, settings.rounds, {}))
 
 
 def printed_in_readme(language: str) -> list[str]:
@@ -265,6 +277,11 @@ FAST = {
     "dpeer keygen --rank R --out keys": Small(put=(" R ", " 4 ")),
     "dpeer keygen --rank 2 --out new": Small(),
     "dpeer init ward-study --hosts hosts.txt": Small(data=(hosts_file,)),
+    "dpeer init ward-study --hosts hosts.txt --operator": Small(data=(hosts_file,)),
+    "dpeer members show dpeer-run": Small(data=(members_file,), put=("dpeer-run", "members-0.json")),
+    "dpeer members extend dpeer-run --rounds 200 --operator operator.secret": Small(
+        "--out members-1.json", (members_file,), put=("dpeer-run", "members-0.json")
+    ),
     "dpeer predict --run dpeer-run/rank-0 --input new.csv --output predictions.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer evaluate --run dpeer-run/rank-0 --input labelled.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer status dpeer-run": Small(after=(VISITS_WEIGHTED,)),
@@ -405,6 +422,8 @@ NOT_RUN = {
     ),
     "dpeer compare --algorithms local,dfedsmdc --seeds 0-23 --launcher ray": "makes each run a task of a running",
     "dpeer drain dpeer-run/rank-0 --back-within 120": "A peer that runs leaves",
+    "dpeer start --rank 8 --members members-1.json": "gets the federation file",
+    "dpeer check --rank 8 --members members-1.json": "tries its host",
     "dpeer status dpeer-run/rank-0 --check --within 3": "is for probes and scripts",
     "dpeer dashboard dpeer-run": "until Ctrl-C",
     "dpeer schema check first-week/tables/site-3.csv --schema first-week/schema.toml": "exit code 2",

@@ -88,7 +88,8 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
     name, tokens = choices.model or model, data.tokens is not None
     options = model_options(name, with_tokens(name, data.tokens, choices.model_options))
     net = build_model(name, data.shape, data.classes or 1, options, tokens=tokens)
-    part = division.parts[0 if choices.partition == OWN else rank]
+    owner = 0 if choices.partition == OWN else rank % size
+    part = division.parts[owner]
     train = division.train.rows(part.train)
     preparation = None if data.schema is None else fit(data.schema, train[0].numpy(), own=bool(choices.standardize))
 
@@ -132,7 +133,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
         held_out=np.searchsorted(np.union1d(part.train, part.validation), part.validation)
         if len(part.validation)
         else None,
-        remarks=(*data.remarks, *_about_equal(data, contents), *division.remarks),
+        remarks=(*data.remarks, *_about_equal(data, contents), *division.remarks, *_about_joiner(rank, size, choices)),
         preparation=preparation,
         built={
             "model": name,
@@ -147,6 +148,16 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
             "pixels": data.pixels,
         },
     )
+
+
+def _about_joiner(rank: int, size: int, choices: Choices) -> list[str]:
+    """A line on the data of a rank for which a common pool has no part of its own, because it was added later."""
+    if rank < size or choices.partition == OWN:
+        return []
+    return [
+        f"WARNING: the common pool is divided among the first {size} ranks: rank {rank} has the samples of rank "
+        f"{rank % size}, which tries how members come; a real member has data of its own"
+    ]
 
 
 def keep(

@@ -1,0 +1,226 @@
+"""Next member list: builds the list that makes an operator's change, or refuses the change in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation.addresses import check_address, is_relay
+from dpeer.federation.member_zero import edges_of
+from dpeer.peer.core.member_list import Former, Member, MemberList, is_quorum
+from dpeer.peer.core.member_lists import Stamp
+from dpeer.topology import Topology
+
+BuildGraph = Callable[[str, int], Topology]
+"""Builds the graph of a name and of so many members (`member_zero.named_graph`)."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a running peer knows of the member lists of its run, or what files say.
+
+    Attributes:
+        counts: The list in use.
+        waits: The list that waits for votes; None without one.
+        highest: The highest version that is known.
+        living: The members that answer; None where no peer was asked.
+        rank: The peer that was asked; None where none was.
+        stamps: By rank, which lists it has on disk, as far as is known.
+        round: The round that the peer works on, from 0.
+        since: The first round that it worked on by the list in use.
+    """
+
+    counts: MemberList
+    waits: MemberList | None = None
+    highest: int = 0
+    living: frozenset[int] | None = None
+    rank: int | None = None
+    stamps: Mapping[int, Stamp] = field(default_factory=dict)
+    round: int | None = None
+    since: int | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """What an operator asks for.
+
+    Attributes:
+        add: New members, by rank.
+        remove: Members that go.
+        move: By rank, the fields of `Member` that change.
+        rounds: The number of rounds; None for the same.
+        graph: The graph's name; None for the same.
+        force: Whether the list counts at once: the operator vouches that removed members do not run on.
+        settle: Whether the list takes the place of one that waits.
+    """
+
+    add: Mapping[int, Member] = field(default_factory=dict)
+    remove: Collection[int] = ()
+    move: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    rounds: int | None = None
+    graph: str | None = None
+    force: bool = False
+    settle: bool = False
+
+
+def next_list(there: Situation, change: Change, build: BuildGraph) -> MemberList:
+    """The list that makes a change, not signed.
+
+    Raises:
+        ConfigurationError: The change cannot be made; says why, and what would be right.
+    """
+    before = there.counts
+    _check_asked(there, change)
+    for rank in change.add:
+        _check_new(rank, before)
+    for rank in (*change.remove, *change.move):
+        if rank not in before.members:
+            raise ConfigurationError(f"--rank {rank}: it is no member; members are {in_short(before.members)}")
+    moved = {rank: replace(before.members[rank], **fields) for rank, fields in change.move.items()}
+    for rank, one in {**moved, **change.add}.items():
+        _check_member(rank, one, before)
+    if change.rounds is not None and change.rounds < before.rounds:
+        raise ConfigurationError(
+            f"--rounds {change.rounds}: the run has {before.rounds} already, and they only grow: give the number of "
+            "all rounds"
+        )
+    members = {**before.members, **moved, **change.add}
+    members = {rank: one for rank, one in sorted(members.items()) if rank not in change.remove}
+    if len(members) < 2:
+        raise ConfigurationError(
+            f"--rank {in_short(change.remove)}: fewer than two members would be left: let the run end instead (dpeer "
+            "drain)"
+        )
+    answer = before.members if there.living is None else there.living
+    gone = {rank: Former(before.members[rank].keys, "left" if rank in answer else "evicted") for rank in change.remove}
+    name = before.graph if change.graph is None else change.graph
+    graph = _graph(name, members, build)
+    if members != before.members or name != before.graph:
+        _check_dialled(members, graph, before.rounds)
+    made = replace(
+        before, version=max(there.highest, before.version) + 1, previous=before.digest, members=members,
+        former={**before.former, **gone}, rounds=change.rounds or before.rounds, graph=name, edges=edges_of(graph),
+        force=change.force, signatures={},
+    )  # fmt: skip
+    if not change.settle and not differences(before, made):
+        raise ConfigurationError(f"nothing changes: member list {before.version} has all of this already")
+    if (why := made.why_not_after(before)) is not None:
+        raise ConfigurationError(f"member list {made.version}: {why}")
+    return made
+
+
+def _check_asked(there: Situation, change: Change) -> None:
+    """Refuse a change where another list waits, or where too few members answer for its list to count."""
+    members = there.counts.members
+    if there.waits is not None and not change.settle:
+        raise ConfigurationError(
+            f"member list {there.waits.version} waits until a quorum has it: try again when it counts (dpeer members "
+            "show), or replace it with --settle"
+        )
+    if change.force or there.living is None:
+        return
+    if there.rank not in members:
+        raise ConfigurationError(f"rank {there.rank} is no member: name the folder of a member's peer")
+    if not is_quorum(members, there.living):
+        silent = sorted(members.keys() - there.living)
+        raise ConfigurationError(
+            f"{len(members) - len(silent)} of {len(members)} members answer, which is no quorum: wait for rank "
+            f"{in_short(silent)}, or --force a list without them if you can vouch that they do not run on"
+        )
+
+
+def _check_new(rank: int, before: MemberList) -> None:
+    if rank in before.members:
+        raise ConfigurationError(f"--rank {rank}: it is a member; the next free rank is {before.next_rank}")
+    if rank < before.next_rank:
+        raise ConfigurationError(
+            f"--rank {rank}: it was used before, and a rank is never used again; the next free one is "
+            f"{before.next_rank}"
+        )
+
+
+def _check_member(rank: int, one: Member, before: MemberList) -> None:
+    """Refuse an address or keys that the list cannot have for this rank."""
+    keyed = any(other.keys for other in before.members.values())
+    if keyed and not one.keys:
+        raise ConfigurationError(
+            f"--key is missing: each rank of this federation has one (dpeer keygen --rank {rank} prints it at its site)"
+        )
+    if one.keys and not keyed:
+        raise ConfigurationError("--key: this federation has no keys, so nothing would be encrypted: leave it out")
+    taken = {owner: other.keys for table in (before.former, before.members) for owner, other in table.items()}
+    for owner, keys in taken.items():
+        if owner != rank and (both := {*one.keys} & {*keys}):
+            raise ConfigurationError(
+                f"--key {min(both)}: it is rank {owner}'s: each rank has a key of its own (dpeer keygen --rank {rank})"
+            )
+    if one.address is None:
+        return
+    check_address(one.address, "--address")
+    if is_relay(one.address):
+        if not keyed:
+            raise ConfigurationError(f"--address {one.address!r}: a relay needs the key of every rank")
+        return
+    for owner, member in before.members.items():
+        if owner != rank and member.address == one.address:
+            raise ConfigurationError(f"--address {one.address!r}: it is rank {owner}'s: give that of rank {rank}")
+
+
+def _graph(name: str, members: Collection[int], build: BuildGraph) -> Topology:
+    try:
+        return build(name, len(members))
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"graph {name} of ranks {in_short(members)}: {error}; name another graph with --topology"
+        ) from error
+
+
+def _check_dialled(members: Mapping[int, Member], graph: Topology, rounds: int) -> None:
+    """Refuse neighbors of whom neither can be dialled; where no address is known, the launcher knows them."""
+    ranks = list(members)
+    if all(one.address is None for one in members.values()):
+        return
+    for place, rank in enumerate(ranks):
+        for other in graph.connections(place, rounds):
+            if members[rank].address is None and members[ranks[other]].address is None:
+                raise ConfigurationError(
+                    f"ranks {rank} and {ranks[other]} would be neighbors, and neither has an address: give one of them "
+                    "--address, or name another graph with --topology"
+                )
+
+
+def differences(before: MemberList, after: MemberList) -> list[str]:
+    """What a list changes, a line for each change; none for the same content."""
+    lines = [f"adds rank {rank}: {described(one)}" for rank, one in after.members.items() if rank not in before.members]
+    lines += [f"rank {rank} {'leaves' if one.gone == 'left' else 'is evicted'}" for rank, one in after.former.items()
+              if rank not in before.former]  # fmt: skip
+    for rank, one in after.members.items():
+        was = before.members.get(rank, one)
+        if was != one:
+            lines.append(f"changes rank {rank}: {described(one)}; before: {described(was)}")
+    if (before.graph, before.edges) != (after.graph, after.edges):
+        lines.append(f"graph: {after.graph} of {len(after.members)}; before: {before.graph} of {len(before.members)}")
+    if before.rounds != after.rounds:
+        lines.append(f"rounds: {after.rounds}; before: {before.rounds}")
+    if after.force:
+        lines.append("forced: it counts at once, without a quorum")
+    return lines
+
+
+def described(one: Member) -> str:
+    """A member's address and keys."""
+    where = "dials out only" if one.address is None else one.address
+    return ", ".join([where, *(f"key {key[:16]}…" for key in one.keys)])
+
+
+def in_short(ranks: Collection[int]) -> str:
+    """Ranks in a row, neighbors in value together: "0-3, 5"."""
+    parts: list[list[int]] = []
+    for rank in sorted(ranks):
+        if parts and rank == parts[-1][-1] + 1:
+            parts[-1].append(rank)
+        else:
+            parts.append([rank])
+    return ", ".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in parts)

@@ -1,0 +1,142 @@
+"""Member lists in files and at running peers: read, written, asked for, and handed over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dpeer.atomic import replacing
+from dpeer.exceptions import ConfigurationError, DpeerError, not_written
+from dpeer.federation import config
+from dpeer.federation.control_client import NotRunning, ask, ranks_of
+from dpeer.federation.member_changes import Situation
+from dpeer.federation.settings import Settings
+from dpeer.peer.core.member_list import MOST_BYTES, NO_KEY, Key, MemberList, MemberListError, decode
+from dpeer.peer.core.member_lists import Stamp
+
+
+class Asked(NamedTuple):
+    """Where a change goes.
+
+    Attributes:
+        folder: That of the running peer; None for a list in a file.
+        there: What is known there.
+        settings: Those of the federation file.
+    """
+
+    folder: Path | None
+    there: Situation
+    settings: Settings
+
+
+def asked(place: Path, federation: Path | None) -> Asked:
+    """What a change of a run, or of the list in a file, follows.
+
+    Args:
+        place: The folder of a run of which a peer runs here, or a file with a list.
+        federation: The federation file; None for ./dpeer.toml. A running peer has settings of its own.
+
+    Raises:
+        ConfigurationError: No peer runs there, its federation has no operators, or the file cannot be read.
+    """
+    if not place.is_dir():
+        one = read_list(place)
+        if config.source(federation) is None:
+            raise ConfigurationError(f"{str(place)!r}: name the federation file, too, with --federation FILE")
+        return Asked(None, Situation(one, highest=one.version), config.load(federation, {}))
+    folder, answer = _ask(place)
+    return Asked(folder, _situation(answer), Settings.model_validate_json(json.dumps(answer["settings"])))
+
+
+def look(place: Path) -> tuple[Situation, Mapping[str, Any]]:
+    """What a running peer, or a file, says of member lists, and the same as plain JSON values.
+
+    Raises:
+        NotRunning: No peer runs there.
+        ConfigurationError: The file cannot be read, or is no list.
+    """
+    if place.is_dir():
+        _, answer = _ask(place)
+        return _situation(answer), answer
+    one = read_list(place)
+    return Situation(one, highest=one.version), one.document
+
+
+def hand(folder: Path, one: MemberList) -> None:
+    """Hand a list to the peer that runs in a rank's folder.
+
+    Raises:
+        ConfigurationError: The peer does not take it; says why.
+    """
+    answer = ask(folder, {"ask": "members", "members": "hand", "list": one.document})
+    if not answer["taken"]:
+        raise ConfigurationError(
+            f"the peer in {str(folder)!r} does not take member list {one.version}: {answer['why']}"
+        )
+
+
+def ask_again(folder: Path) -> Situation:
+    """What the peer in a rank's folder knows now."""
+    return _situation(ask(folder, {"ask": "members", "members": "show"}))
+
+
+def _ask(run: Path) -> tuple[Path, Mapping[str, Any]]:
+    """The lowest rank of a run folder whose peer runs, and its answer."""
+    reason: NotRunning | None = None
+    for folder in ranks_of(run):
+        try:
+            return folder, ask(folder, {"ask": "members", "members": "show"})
+        except NotRunning as error:
+            reason = reason or error
+    assert reason is not None, "a run folder has a rank"
+    raise reason
+
+
+def _situation(answer: Mapping[str, Any]) -> Situation:
+    try:
+        stamps = {int(rank): Stamp(_key(counts), _key(waits)) for rank, (counts, waits) in answer["stamps"].items()}
+        waits = answer["next"]
+        return Situation(
+            _decoded(answer["list"]), None if waits is None else _decoded(waits), int(answer["highest"]),
+            frozenset(answer["living"]), answer["rank"], stamps, answer["round"], answer["since"],
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError, MemberListError) as error:
+        raise DpeerError(f"the peer's answer cannot be read ({error!r}): is it of another version of dpeer?") from error
+
+
+def _key(pair: Any) -> Key:
+    return NO_KEY if pair is None else Key(int(pair[0]), bytes.fromhex(pair[1]))
+
+
+def _decoded(document: Any) -> MemberList:
+    return decode(json.dumps(document, sort_keys=True, separators=(",", ":")).encode())
+
+
+def read_list(file: Path) -> MemberList:
+    """The list in a file; its signatures are not verified.
+
+    Raises:
+        ConfigurationError: It cannot be read, or is no list.
+    """
+    try:
+        with file.open("rb") as opened:
+            return decode(opened.read(MOST_BYTES + 2).removesuffix(b"\n"))
+    except OSError as error:
+        raise ConfigurationError(f"{str(file)!r}: {error.strerror}") from error
+    except MemberListError as error:
+        raise ConfigurationError(f"{str(file)!r}: {error}") from error
+
+
+def write_list(file: Path, one: MemberList) -> None:
+    """Write a list to a file, whole or not at all; an earlier one is replaced.
+
+    Raises:
+        ConfigurationError: It cannot be written.
+    """
+    try:
+        with replacing(file) as draft:
+            draft.write_bytes(one.encode() + b"\n")
+    except OSError as error:
+        raise not_written(repr(str(file)), error) from error

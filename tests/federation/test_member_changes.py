@@ -1,0 +1,122 @@
+"""The list of a change, and changes that no list can make."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation.member_changes import Change, Situation, differences, in_short, next_list
+from dpeer.federation.member_zero import edges_of, list_zero, named_graph
+from dpeer.federation.settings import Settings
+from dpeer.peer.core.member_list import Member, MemberList
+from dpeer.topology import build
+
+
+def settings(*, size: int = 4, keyed: bool = False, **more: Any) -> Settings:
+    ranks = {rank: {"address": f"tcp://10.0.0.{rank}:7700"} | ({"key": f"{rank + 1:064x}"} if keyed else {})
+             for rank in range(size)}  # fmt: skip
+    return Settings.model_validate({"size": size, "rounds": 20, "rank": ranks} | more)
+
+
+def there(given: Settings, **more: Any) -> Situation:
+    zero = list_zero(given, given, given.rounds, {"seed": 0})
+    return replace(Situation(zero, living=frozenset(zero.members), rank=0), **more)
+
+
+def made(change: Change, given: Settings | None = None, **more: Any) -> MemberList:
+    given = settings() if given is None else given
+    return next_list(there(given, **more), change, partial(named_graph, given))
+
+
+def refusal(change: Change, given: Settings | None = None, **more: Any) -> str:
+    with pytest.raises(ConfigurationError) as raised:
+        made(change, given, **more)
+    return str(raised.value)
+
+
+def test_a_list_follows_the_one_in_use_and_takes_a_number_that_nobody_has() -> None:
+    before = there(settings())
+    one = made(Change(add={6: Member("tcp://10.0.0.6:7700")}, remove=[1]), highest=4)
+    assert one.why_not_after(before.counts) is None
+    assert (one.version, one.previous, one.next_rank) == (5, before.counts.digest, 7)
+    assert (list(one.members), one.former[1].gone) == ([0, 2, 3, 6], "left")
+    assert one.edges == edges_of(build("ring", 4))
+    assert differences(before.counts, one) == ["adds rank 6: tcp://10.0.0.6:7700", "rank 1 leaves"]
+
+
+def test_whoever_is_silent_is_evicted_and_no_name_of_its_own_comes_back() -> None:
+    one = made(Change(remove=[1], move={2: {"address": None}}), living=frozenset({0, 2, 3}))
+    assert one.former[1].gone == "evicted"
+    assert one.members[2].address is None
+    again = Situation(one, highest=1, living=frozenset({0, 2, 3}), rank=0)
+    for rank in (1, 3):
+        with pytest.raises(ConfigurationError, match=r"the next free (rank|one) is 4"):
+            next_list(again, Change(add={rank: Member()}), partial(named_graph, settings()))
+
+
+def test_a_list_that_waits_is_replaced_only_by_order() -> None:
+    waits = made(Change(rounds=30))
+    assert refusal(Change(rounds=40), waits=waits, highest=1) == (
+        "member list 1 waits until a quorum has it: try again when it counts (dpeer members show), or replace it with "
+        "--settle"
+    )
+    one = made(Change(rounds=40, settle=True), waits=waits, highest=1)
+    assert (one.version, one.rounds) == (2, 40)
+    assert made(Change(settle=True), waits=waits, highest=1).rounds == 20, "it takes the other one back"
+
+
+def test_a_forced_list_needs_no_quorum() -> None:
+    lost: dict[str, Any] = {"living": frozenset({3})}
+    assert refusal(Change(remove=[0, 1, 2]), settings(), **lost).startswith("1 of 4 members answer")
+    assert refusal(Change(rounds=30), rank=9) == "rank 9 is no member: name the folder of a member's peer"
+    one = made(Change(remove=[0, 1], force=True), settings(), rank=9, **lost)
+    assert (one.force, {gone.gone for gone in one.former.values()}) == (True, {"evicted"})
+    assert differences(there(settings()).counts, one)[-1] == "forced: it counts at once, without a quorum"
+
+
+REFUSED = {
+    "newcomers": (
+        Change(add={rank: Member(f"tcp://10.0.0.{rank}:7700") for rank in range(4, 9)}), {},
+        "member list 1: 5 newcomers outnumber the 4 members that stay",
+    ),
+    "no key": (
+        Change(add={4: Member("tcp://10.0.0.4:7700", ("ab" * 32,))}), {},
+        "--key: this federation has no keys, so nothing would be encrypted: leave it out",
+    ),
+    "relay": (
+        Change(move={3: {"address": "relay://relay.example:7790"}}), {},
+        "--address 'relay://relay.example:7790': a relay needs the key of every rank",
+    ),
+    "not dialled": (
+        Change(move={2: {"address": None}, 3: {"address": None}}), {},
+        "ranks 2 and 3 would be neighbors, and neither has an address: give one of them --address, or name another "
+        "graph with --topology",
+    ),
+    "hypercube": (
+        Change(remove=[3]), {"topology": "hypercube"},
+        "graph hypercube of ranks 0-2: hypercube: size 3 is not a power of two: choose 2 or 4; name another graph with "
+        "--topology",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_change_that_no_list_can_make_is_refused(name: str) -> None:
+    change, more, text = REFUSED[name]
+    assert refusal(change, settings(**more)) == text
+
+
+def test_a_key_belongs_to_one_rank_for_ever() -> None:
+    given = settings(keyed=True)
+    key = f"{4:064x}"
+    gone = replace(there(given), counts=made(Change(remove=[3]), given), highest=1)
+    with pytest.raises(ConfigurationError, match=f"--key {key}: it is rank 3's"):
+        next_list(gone, Change(add={4: Member("tcp://10.0.0.4:7700", (key,))}), partial(named_graph, given))
+    one = made(Change(move={3: {"keys": (key, f"{9:064x}")}}), given)
+    assert one.members[3].keys == (key, f"{9:064x}")
+
+
+def test_ranks_are_written_in_short() -> None:
+    assert in_short([5, 0, 1, 2]) == "0-2, 5"
