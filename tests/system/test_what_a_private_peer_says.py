@@ -122,7 +122,7 @@ column = "diagnosis"
 classes = ["well", "ill", "dead"]
 [columns.age]
 kind = "number"
-range = [0, 90]
+range = [0, 99]
 [columns.bmi]
 kind = "category"
 values = ["18", "20"]
@@ -133,7 +133,7 @@ range = [0, 20]
 
 
 def test_nor_with_a_schema(kinds, tmp_path):
-    """The record that changes has a value outside its range, and one that no other has."""
+    """The record that changes has a value at the end of its range, and one that no other has."""
     (tmp_path / "schema.toml").write_text(SCHEMA)
     write(tmp_path / "site-1.csv", None)
     options = ("--task-option", "path=site-{rank}.csv", *PRIVATE, "--algorithm", "dfedavgm", "--schema", "schema.toml")
