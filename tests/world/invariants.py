@@ -446,7 +446,7 @@ def _ended_well(world, life, ended):
         waiting = [world.disks[other].saved for other in near if _released(world, other, last)]
         over = all(one is not None and one.next_round > last for one in waiting)
         world.check(over, f"rank {life.rank} is left behind, and neighbors that have bodies have not ended")
-        cut_off = _over_before(world, life) or _cut_off(world, life.rank, _senders(world, life.rank))
+        cut_off = _over_before(world, life) or _cut_off(world, life.rank, _senders(world, life))
         world.check(cut_off, f"rank {life.rank} is left behind, and hears a quorum")
     elif outcome.status == "isolated":
         alone = _cut_off(world, life.rank, life.peer.neighbors)
@@ -470,9 +470,16 @@ def _over_before(world, life):
     return _is_quorum(world.scenario, done)
 
 
-def _senders(world, rank):
-    """The ranks whose bodies it could adopt."""
-    return {one for number in range(world.scenario.rounds) for one in world.graphs.at(number, rank).in_neighbors}
+def _senders(world, life):
+    """The ranks whose bodies a peer could adopt: they took part in a round that it had not completed, or sat out."""
+    rank, rounds = life.rank, world.scenario.rounds
+    first = min((number for one, number in world.sat_out if one == rank), default=life.outcome.completed_rounds)
+    return {
+        one
+        for number in range(first, rounds)
+        for one in world.graphs.at(number, rank).in_neighbors
+        if (one, number) not in world.sat_out
+    }
 
 
 def _cut_off(world, rank, neighbors):
