@@ -120,8 +120,11 @@ class MemberWorld(World):
     # -- the operators -------------------------------------------------------------------------------------
 
     def _begin_all(self):
-        for rank in range(self.scenario.size):
-            self._begin(rank, resume=False)
+        for rank, at in enumerate(self.scenario.arrivals or (0.0,) * self.scenario.size):
+            if at:
+                later(at, partial(self._begin, rank, resume=False))
+            else:
+                self._begin(rank, resume=False)
         for change in self.scenario.changes:
             later(change.at, partial(self.change, change))
         for rank in self.scenario.alone:
