@@ -31,10 +31,10 @@ from torch.utils.data import TensorDataset
 from dpeer.federation.memory_tuning import keep_heap
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer, build_model
+from dpeer.training.batch_loader import Batch
 from dpeer.training.dpsgd.choosing import BACKENDS
 from dpeer.training.dpsgd.gradient import PrivateGradient
 from dpeer.training.dpsgd.poisson_batches import PoissonBatches
-from dpeer.training.minibatches import Batch
 from dpeer.training.split import split
 
 MODELS: Mapping[str, tuple[int, ...]] = {"digits": (1, 8, 8), "cnn": (3, 32, 32)}
@@ -91,7 +91,7 @@ def measure(name: str, batch_size: int, microbatch: int, repeats: int) -> dict[s
 
         return work
 
-    sampled = PoissonBatches(peer.data, None, peer.hyperparameters, rank=0, seed=0, rate=1 / TIMES)
+    sampled = PoissonBatches(peer.data, None, 1 / TIMES)
     zeros = np.zeros(peer.model.count)
     works: dict[str, Callable[[], object]] = {
         "plain": step(lambda: peer.gradient(peer.model, batch)),
@@ -99,7 +99,7 @@ def measure(name: str, batch_size: int, microbatch: int, repeats: int) -> dict[s
         "private, vectorized": step(lambda: rules["vectorized"](peer, peer.model, batch)),
         "private, one by one": step(lambda: rules["one-by-one"](peer, peer.model, batch)),
         "of it noise": lambda: mechanism.released(zeros),
-        "drawing a batch": sampled._drawn,
+        "drawing a batch": sampled.draw,
         **opacus(name, batch, mechanism),
     }
     times: dict[str, list[float]] = {what: [] for what in works}

@@ -61,6 +61,8 @@ def algorithms(as_json: bool, **flags: Any) -> None:
 
 
 def _described(algorithm: Algorithm, h: Hyperparameters) -> dict[str, Any]:
+    from dpeer.training.algorithms.options import settings_of
+
     return {
         "name": algorithm.name,
         "summary": algorithm.summary,
@@ -69,7 +71,7 @@ def _described(algorithm: Algorithm, h: Hyperparameters) -> dict[str, Any]:
         "messages": 0 if algorithm.shares == "nothing" else 1,
         "gradients": algorithm.gradients(h),
         "defaults": dict(algorithm.defaults),
-        "options": list(algorithm.settings()),
+        "options": list(settings_of(type(algorithm))),
     }
 
 

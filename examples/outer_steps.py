@@ -18,11 +18,9 @@ their graph: with a symmetric W it must hold that a (1 - l) < (2 + 2m) / (1 + 2m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from dpeer.training import Algorithm, Trainer, option
 
@@ -32,7 +30,6 @@ class OuterSteps(Algorithm):
 
     shares = "model"
     mixed_uses_data = False  # base and velocity are made of releases
-    draws = False
 
     @dataclass(frozen=True)
     class Options:
@@ -43,30 +40,23 @@ class OuterSteps(Algorithm):
 
     def start(self, peer: Trainer) -> None:
         """Begin from the first body, without velocity."""
-        self.base, self.velocity = peer.body.data.clone(), torch.zeros_like(peer.body.data)
+        self.state["base"], self.state["velocity"] = peer.body.data.clone(), torch.zeros_like(peer.body.data)
 
     def train(self, peer: Trainer) -> None:
         """H local steps."""
         h = peer.hyperparameters
-        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr)
+        peer.fit(peer.model, epochs=h.body_epochs, lr=peer.rates.body)
 
     def mixed(self, peer: Trainer) -> None:
         """The outer step."""
         a, m, x = self.options.outer_lr, self.options.outer_momentum, peer.body.data
+        base, velocity = self.state["base"], self.state["velocity"]
         with torch.no_grad():
-            change = x - self.base  # -g
-            self.velocity.mul_(m).sub_(change)
-            self.base.add_(change, alpha=a).sub_(self.velocity, alpha=a * m)
-            x.copy_(self.base)
+            change = x - base  # -g
+            velocity.mul_(m).sub_(change)
+            base.add_(change, alpha=a).sub_(velocity, alpha=a * m)
+            x.copy_(base)
 
     def adopted(self, peer: Trainer) -> None:
         """Begin anew from the adopted body: the own base and velocity are of rounds long ago."""
         self.start(peer)
-
-    def state(self) -> Mapping[str, Tensor]:
-        """What a resumed run needs."""
-        return {"base": self.base, "velocity": self.velocity}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take up what `state` gave."""
-        self.base, self.velocity = state["base"].clone(), state["velocity"].clone()

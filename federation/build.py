@@ -51,6 +51,7 @@ from dpeer.training import (
 )
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.base import facts_of
+from dpeer.training.algorithms.options import settings_of
 from dpeer.training.device import Compute, find_device
 from dpeer.training.payload import little_endian
 from dpeer.training.settings import DataPart, DataSettings, TrainingPart
@@ -334,12 +335,12 @@ def _advice(
 ) -> list[str]:
     """Advice as command-line options, learning rates first: those in use times these factors."""
     found = [f"--body-lr {rates.format(*(training.body_lr * factor for factor in factors))}"]
-    if "head_lr" in algorithm.settings():
+    if "head_lr" in settings_of(algorithm):
         found.append(f"--head-lr {rates.format(*(training.head_lr * factor for factor in factors))}")
     if data.task in BUILTIN_TASKS and not data.standardize and privacy != "sample":
         found.append("--standardize")
     if training.grad_clip is None:
         found.append("--grad-clip 1")
-    if "rho" in algorithm.settings() and training.rho > 0:
+    if "rho" in settings_of(algorithm) and training.rho > 0:
         found.append(f"--rho {training.rho / 5:g}")
     return found

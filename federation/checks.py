@@ -14,8 +14,9 @@ from dpeer.plugins import check_source
 from dpeer.privacy import PrivacyConfig
 from dpeer.topology import Graphs, Row, Topology, take_part
 from dpeer.topology.settings import build_graph
-from dpeer.training import Algorithm, Task
+from dpeer.training import Task
 from dpeer.training.algorithms.base import facts_of
+from dpeer.training.algorithms.dis_pfl import DisPFL
 from dpeer.training.algorithms.plugins import is_built_in
 from dpeer.training.codecs import find_codec
 from dpeer.training.mixing.robust_setting import Robust
@@ -75,7 +76,7 @@ def check_exchange(config: RunConfig, graph: Topology) -> None:
     if facts.shares == "nothing":
         return
     check_hostile(how, graph)
-    if how.participation_mode == "server" and config.algorithm.codec is not Algorithm.codec:
+    if how.participation_mode == "server" and issubclass(config.algorithm, DisPFL):
         raise ConfigurationError(
             f"--participation-mode server: {facts.name} mixes in a way of its own, which needs what each receiver "
             "itself has sent in the round: use --participation-mode peers, or another --algorithm"

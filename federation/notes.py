@@ -11,7 +11,7 @@ from dpeer.federation.settings import default_of
 from dpeer.topology import Isolated, Participation
 from dpeer.training import ALGORITHMS, Algorithm, Task, TorchLearner
 from dpeer.training.algorithms.base import facts_of
-from dpeer.training.algorithms.options import about_options
+from dpeer.training.algorithms.options import about_options, settings_of
 from dpeer.training.data.holdout import FEWEST
 
 _ALWAYS = ("body_lr", "lr_decay", "momentum", "grad_clip", "body_epochs", "batch_size")
@@ -52,7 +52,7 @@ def notes(
         words = preset.words_for(settings["algorithm"], *others)
         lines.append(f"preset {settings['preset']}: {words}; {preset.remark}")
     changed = [name for name in _IF_SET if settings[name] != default_of(name)]
-    used = [_value(name, settings) for name in (*_ALWAYS, *changed, *algorithm.settings())]
+    used = [_value(name, settings) for name in (*_ALWAYS, *changed, *settings_of(algorithm))]
     lines.append(", ".join([*used, *_own(algorithm, options), *_finish(learner, settings["finish"])]))
     lines += _choosing(task, learner, settings["keep"], lacking=lacking)
     lines += task.remarks
@@ -85,7 +85,7 @@ def notes(
             f"{learner.algorithm.leaves} leaves this peer with {settings['algorithm']}, the task's head "
             f"({', '.join(task.head)}) included"
         )
-    unused = {name for other in ALGORITHMS.values() for name in other.settings()} - {*algorithm.settings()}
+    unused = {name for other in ALGORITHMS.values() for name in settings_of(other)} - {*settings_of(algorithm)}
     if not learner.shares:
         unused |= {"compress", "robust", "max_norm"}
     if settings["finish"] == "none" and "finish_lr" in chosen:

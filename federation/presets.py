@@ -49,7 +49,7 @@ def _flag(name: str) -> str:
 # DFedMDC, section 5.1 and appendices B.1 to B.3; the epochs of the head are those of appendix B.2.
 _CIFAR = {
     "rounds": 500, "body_lr": 0.1, "head_lr": 0.1, "lr_decay": 0.995, "momentum": 0.9, "body_epochs": 5,
-    "batch_size": 128, "rho": 0.7, "ditto_lambda": 0.75, "sparsity": 0.5, "finetune_epochs": 5, "grad_clip": None,
+    "batch_size": 128, "rho": 0.7, "ditto_lambda": 0.75, "sparsity": 0.5, "grad_clip": None,
     "finish": "none",
 }  # fmt: skip
 _OWN_METHODS = {"dfedmdc": {"head_lr": 0.001}, "dfedsmdc": {"head_lr": 0.001}}
@@ -173,7 +173,7 @@ PRESETS: Mapping[str, Preset] = {
     "paper-fedbabu": Preset(
         {
             "algorithm": "fedbabu", "body_lr": 0.1, "lr_decay": 1.0, "momentum": 0.9, "body_epochs": 4,
-            "batch_size": 50, "finetune_epochs": 5, "grad_clip": None, "finish": "none",
+            "batch_size": 50, "grad_clip": None, "finish": "all:5", "finish_lr": 0.1,
         },
         "FedBABU's published scripts with 80 rounds; its steps of the learning rate (x0.1 at half and three quarters "
         "of the run) cannot be had, so the rate is constant, and that of the fine-tuning too",

@@ -8,7 +8,7 @@ from functools import lru_cache
 from dpeer.federation.config import RunConfig
 from dpeer.privacy import PrivacyConfig
 from dpeer.topology import Participation, Topology
-from dpeer.training.algorithms.base import Algorithm, facts_of
+from dpeer.training.algorithms.base import facts_of
 from dpeer.training.settings import TrainingPart
 
 
@@ -24,7 +24,7 @@ def privacy_config(config: RunConfig, graph: Topology) -> PrivacyConfig:
         algorithm=how.algorithm,
         task=config.data.task,
         finish=how.finish,
-        trains_last=how.finish != "none" or config.algorithm.finish is not Algorithm.finish,
+        trains_last=how.finish != "none",
         standardize=bool(config.data.standardize),
         shares=facts_of(config.algorithm).shares != "nothing",
     )

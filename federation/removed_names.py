@@ -36,6 +36,7 @@ KEYS = {
     "dp_adjacency": "leave it out: any other data set may stand in a peer's place; `dpeer privacy` has papers' epsilon",
     "dp_adversary": _ADVERSARY,
     "dp_min_honest": _ADVERSARY,
+    "finetune_epochs": "--finish all:E trains the whole model at home for E epochs after the last round",
     "grow": "leave it out: `dpeer members add` takes in a new rank",
     "log_max": "let logrotate move log.jsonl: the peer begins it anew",
     "mixing": "leave it out: the weight of a body that does not come goes to the receiver's own",

@@ -25,9 +25,9 @@ class Learner(Protocol):
     """Model, data and algorithm of one peer.
 
     All methods but `interrupt` and `receive_buffer` are called from one worker thread, one at a time, in the order of
-    the round loop: train, release, evaluate, mix, (in the last round) finish, evaluate, (in the last round) fine_tune,
-    copied. In a round that the peer sits out `sit_out` takes the place of train and release, and of mix where nothing
-    comes. Where `mixes_at_once` allows it, `mix_sound` is called from the event loop's thread.
+    the round loop: train, release, evaluate, mix, evaluate, (in the last round) fine_tune, copied. In a round that the
+    peer sits out `sit_out` takes the place of train and release, and of mix where nothing comes. Where `mixes_at_once`
+    allows it, `mix_sound` is called from the event loop's thread.
     """
 
     @property
@@ -152,17 +152,8 @@ class Learner(Protocol):
             The ranks whose payload was left out, and why.
         """
 
-    def finish(self, number: int) -> float | None:
-        """Do the algorithm's final work, after round `number`, the last, has been mixed; nothing is sent.
-
-        Returns its training loss (None if nothing was trained).
-
-        Raises:
-            Interrupted: `interrupt` was called; nothing has changed.
-        """
-
     def fine_tune(self, number: int) -> Evaluation | None:
-        """After `finish` and the last `evaluate`: fine-tune a copy on local data, if asked, and evaluate it.
+        """After the last `evaluate`: fine-tune a copy on local data, if asked, and evaluate it.
 
         Raises:
             Interrupted: `interrupt` was called; nothing has changed.

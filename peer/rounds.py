@@ -52,7 +52,6 @@ class _Round:
         mixes: Whether this peer takes a mean.
         heard: The ranks whose bodies were mixed, or adopted.
         bytes_received: The bytes of these bodies.
-        finished: The loss of the algorithm's final work after the last round; None without any.
         mixed: The measured model after mixing, and in the last round after that work.
         tuned: The measured copy that was fine-tuned at home after the last round; None without one.
         bytes_sent: The bytes of all copies of the own body.
@@ -75,7 +74,6 @@ class _Round:
     mixes: bool = False
     heard: list[int] = field(default_factory=list)
     bytes_received: int = 0
-    finished: float | None = None
     mixed: Evaluation | None = None
     tuned: Evaluation | None = None
     bytes_sent: int = 0
@@ -243,11 +241,9 @@ class _RoundLoop:
         one.mix_seconds = one.watch.lap()
 
     async def evaluate_mixed(self, one: _Round) -> None:
-        """Measure the model after mixing, in the last round as it is finished at home."""
+        """Measure the model after mixing, and after the last round as it is finished at home."""
         learner, worker = self.learner, self.worker
-        one.finished = await worker.run(learner.finish, one.number) if one.last else None
-        unchanged = not one.mixes and one.finished is None
-        one.mixed = one.trained if unchanged else None
+        one.mixed = None if one.mixes else one.trained
         if one.evaluates and one.mixed is None:
             one.mixed = await worker.run(learner.evaluate)
         if one.active or one.mixes or one.mixed is not None:
@@ -273,7 +269,7 @@ class _RoundLoop:
                 one.trained,
                 one.tuned,
                 round=number,
-                train_loss=one.train_loss if one.finished is None else one.finished,
+                train_loss=one.train_loss,
                 bytes_sent=one.bytes_sent,
                 bytes_received=one.bytes_received,
                 heard=one.heard,

@@ -154,9 +154,10 @@ def test_the_core_of_a_peer_knows_no_sockets():
     assert not {name for name in names if name.startswith(("zmq", "asyncio", "socket", "dpeer.peer.transports"))}
 
 
-def test_no_modules_of_a_peer_import_each_other():
+@pytest.mark.parametrize("room", ["peer", "training"])
+def test_no_two_files_of_a_room_import_each_other_in_a_circle(room):
     modules = {}
-    for path in (ROOT / "peer").rglob("[!_]*.py"):
+    for path in (ROOT / room).rglob("[!_]*.py"):
         modules["dpeer." + ".".join(path.relative_to(ROOT).with_suffix("").parts)] = path
     imports = {}
     for module, path in modules.items():

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dpeer.training.data.partitions import partition, partition_pools
     from dpeer.training.dpsgd.task_checks import replace_batch_norm
     from dpeer.training.evaluation import Evaluation
+    from dpeer.training.flat import Tracker
     from dpeer.training.gradients import plain, proximal, sam
     from dpeer.training.learner import TorchLearner
     from dpeer.training.loading import load_task
@@ -50,6 +51,7 @@ _PLACES = {
     "projected": "dpeer.training.sgd",
     "proximal": "dpeer.training.gradients",
     "sam": "dpeer.training.gradients",
+    "Tracker": "dpeer.training.flat",
     "Trainer": "dpeer.training.trainer",
     "Codec": "dpeer.training.codecs",
     "Undecodable": "dpeer.training.codecs",
@@ -85,6 +87,7 @@ __all__ = [
     "Hyperparameters",
     "Task",
     "TorchLearner",
+    "Tracker",
     "Trainer",
     "Undecodable",
     "adamw",

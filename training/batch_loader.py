@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,13 +13,15 @@ from torch.utils.data import Subset, TensorDataset, default_collate
 
 from dpeer.exceptions import TaskError
 from dpeer.training.device import HOST, Compute, mapped
-from dpeer.training.dpsgd.examples import copied, joined
 from dpeer.training.errors import blame
 from dpeer.training.flat import Phase
+from dpeer.training.layouts import type_of
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.task import Collate
 
-_PHASES: dict[Phase, int] = {"head": 0, "body": 1, "model": 2, "personal": 3, "finetune": 4, "screen": 5}
+_SIDES = ("inputs", "targets")
+
+_PHASES: dict[Phase, int] = {"head": 0, "body": 1, "model": 2, "personal": 3, "screen": 5}
 """The numbers of built-in algorithms' phases; any other phase has its hash."""
 
 
@@ -49,6 +51,23 @@ def _key(phase: Phase) -> int:
 def augmenting(seed: int, rank: int, number: int, phase: Phase, epoch: int) -> np.random.Generator:
     """The generator that an epoch's minibatches are augmented with; arguments as in `batch_order`."""
     return stream(seed, Purpose.AUGMENT, rank, number, _key(phase), epoch)
+
+
+class Batch(NamedTuple):
+    """A minibatch of the peer's training data.
+
+    Attributes:
+        inputs: The model's inputs; None in a sampled batch of which nothing was drawn.
+        targets: What the loss compares outputs with; None likewise.
+        size: How many examples it has.
+        units: In a sampled batch of groups, whose each example is: 0 for the first group's, then 1, ..., shape (size,),
+            int64, on the host; None where each example is a unit.
+    """
+
+    inputs: Any
+    targets: Any
+    size: int
+    units: torch.Tensor | None = None
 
 
 class Batches:
@@ -156,28 +175,67 @@ class Batches:
             raise TaskError(f"collating the task's {self.name} data must give a pair (inputs, targets)")
         return batch[0], batch[1]
 
-    def each(self, index: torch.Tensor) -> tuple[Any, Any]:
+    def each(self, index: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The minibatch of these samples, each of which was collated by itself, so that it depends on no other.
 
         Args:
             index: Which samples, shape (batch,), int64, at least one; as `located` gives it.
 
         Raises:
-            TaskError: As in `take`, or two samples cannot be in one batch as they are.
+            TaskError: As in `take`, or a sample is not one dense tensor and its target another, of the first's shapes.
         """
         if self._tensors is not None:
             return self.take(index)
         # A function may give back the same memory each time, with the next sample's values.
-        pairs = [copied(self._pair([number])) for number in index.tolist()]
-        inputs, targets = (
-            joined([pair[side] for pair in pairs], name) for side, name in ((0, "inputs"), (1, "targets"))
-        )
+        pairs = [mapped(self._pair([number]), torch.Tensor.clone) for number in index.tolist()]
+        inputs, targets = (_together([pair[side] for pair in pairs], name) for side, name in enumerate(_SIDES))
         return self.compute.lay_out(self.compute.place(inputs)), self.compute.place(targets)
+
+    def check_examples(self) -> None:
+        """Refuse samples of which `each` cannot make a batch. Data in memory are alike; others are read once.
+
+        Raises:
+            TaskError: A sample is such.
+        """
+        kinds: tuple[dict[str, None], ...] = {}, {}
+        for number in range(1 if self.in_memory else len(self)):
+            pair = self.take(self.located(torch.tensor([number], device="cpu")))
+            for found, one in zip(kinds, pair, strict=True):
+                found[_kind(one)] = None
+        for found, what in zip(kinds, _SIDES, strict=True):
+            _check_kinds(found, what)
 
     def in_order(self, batch_size: int) -> Iterator[tuple[Any, Any, int]]:
         """All minibatches in the dataset's order, each with its number of samples."""
         for index in torch.split(self.located(torch.arange(len(self), device="cpu")), batch_size):
             yield *self.take(index), len(index)
+
+
+def _together(examples: Sequence[Any], what: str) -> torch.Tensor:
+    """One tensor of batches of one example each.
+
+    Raises:
+        TaskError: One is no dense tensor, or has another shape or type than the others.
+    """
+    _check_kinds(dict.fromkeys(map(_kind, examples)), what)
+    return torch.cat([one.contiguous() for one in examples])
+
+
+def _check_kinds(kinds: Collection[str], what: str) -> None:
+    if len(kinds) > 1 or not all(kind.startswith("torch.") for kind in kinds):
+        raise TaskError(
+            f"the task's {what} are {' and '.join(kinds)}: privacy at sample level needs one dense tensor for each "
+            "example, all of one shape and type (pad to a fixed length, convert, call .to_dense())"
+        )
+
+
+def _kind(example: Any) -> str:
+    """Type and shape of a batch of one example, in words to compare and to print; "torch." begins that of a tensor."""
+    if not isinstance(example, torch.Tensor):
+        return f"a {type(example).__name__}"
+    if (kind := type_of(example)) is not None:
+        return f"a {kind} tensor"
+    return f"{example.dtype}{[*example.shape[1:]]}" if example.ndim and len(example) == 1 else "no batch"
 
 
 def predict(model: Callable[..., Any], inputs: Any) -> Any:

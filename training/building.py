@@ -1,74 +1,43 @@
-"""Builds a learner, and its parts in the order of their needs: algorithm, trainer, gossip, selection, checkpoints."""
+"""Builds a learner from its parts, one builder each, in the order of their needs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
-from dpeer.exceptions import AlgorithmError, TaskError
+from dpeer.exceptions import AlgorithmError
 from dpeer.privacy import ClientSession, SampleSession, Session
 from dpeer.training import payload
 from dpeer.training.algorithms import Algorithm, find_algorithm
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.plugins import blamed, extras_of, is_built_in, new_algorithm
+from dpeer.training.codecs import Codec, Dense, Masked, new_codec
+from dpeer.training.combinations import Combination, check
 from dpeer.training.device import HOST, Compute
-from dpeer.training.dpsgd.sampled_releases import SampledReleases, check_sound, planned_phases
-from dpeer.training.dpsgd.trainer import DPSGDTrainer
+from dpeer.training.dpsgd.private_minibatches import Planned, PrivateMinibatches
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.flat import new_vector
 from dpeer.training.learner import TorchLearner
-from dpeer.training.mixing.building import build_gossip
+from dpeer.training.minibatches import Minibatches
+from dpeer.training.mixing.gossip import Gossip
+from dpeer.training.mixing.guard import Guard
+from dpeer.training.mixing.private import PrivateGossip
+from dpeer.training.mixing.robust_setting import Robust
+from dpeer.training.mixing.sparse import SparseGossip
 from dpeer.training.randomness import GlobalGenerators, Purpose
 from dpeer.training.selection import ModelSelection
 from dpeer.training.settings import Hyperparameters
-from dpeer.training.split import Split, frozen_alike, split
-from dpeer.training.state.checkpoints import Checkpoints
+from dpeer.training.split import frozen_alike, split
+from dpeer.training.state.checkpoints import Checkpoints, Stateful
 from dpeer.training.state.kept_model import Keeping
-from dpeer.training.state.snapshots import Snapshots, Stateful
 from dpeer.training.state.store import Origin
 from dpeer.training.step_pace import StepPace
 from dpeer.training.task import Task, claim
 from dpeer.training.trainer import Trainer
-
-
-class Beginning:
-    """The hash of what is equal on all peers, taken before an algorithm's code has seen the peer's data.
-
-    Args:
-        parts: The model's trainable parameters, divided.
-        frozen: The frozen values that are compared, by name.
-    """
-
-    def __init__(self, parts: Split, frozen: Mapping[str, Tensor]) -> None:
-        self._frozen = frozen
-        self._body = self._hash([parameter.detach().reshape(-1) for _, parameter in parts.body])
-
-    def _hash(self, body: list[Tensor]) -> str:
-        return payload.digest(torch.cat([new_vector(0), *(values.cpu() for values in body)]), self._frozen)
-
-    def digest(self, trainer: Trainer) -> str:
-        """SHA-256 (hex) of the bytes of extras and body, and of the frozen values if any."""
-        return payload.digest(trainer.shared.data, self._frozen)
-
-    def check(self, trainer: Trainer, algorithm: str) -> None:
-        """Refuse an algorithm that has changed any of it before the first round.
-
-        Args:
-            trainer: The trainer that it steers.
-            algorithm: Its name, for messages.
-
-        Raises:
-            AlgorithmError: It has.
-        """
-        if trainer.extras.data.any() or self._hash([trainer.body.data]) != self._body:
-            raise AlgorithmError(
-                f"algorithm {algorithm}: its start has changed the body or extras, or frozen values outside the head, "
-                "which are to begin equal on all peers and would tell of this peer's data: change them in train"
-            )
 
 
 def build_learner(
@@ -93,7 +62,7 @@ def build_learner(
     Args:
         task: The model and the data, as a task factory returned them.
         algorithm: Its name, one of `ALGORITHMS`, or what else `find_algorithm` takes, such as a class.
-        hyperparameters: The numbers that steer training.
+        hyperparameters: The numbers that steer training; if None, with the algorithm's own defaults.
         rank: This peer.
         seed: The federation's seed, not negative; equal on all peers.
         keep: Which model `write_model` writes: the "last", or the "best" by the loss on the task's validation data
@@ -112,78 +81,94 @@ def build_learner(
     Raises:
         UnknownName: No such algorithm, or option of it.
         AlgorithmError: A class that cannot be used as an algorithm, or an option that cannot be what was given.
-        TaskError: The model cannot be trained by it, or ``keep="best"`` without validation data.
-        ConfigurationError: The algorithm has a way of its own to send bodies and cannot quantize or protect them.
+        TaskError: The model cannot be trained by it.
+        ConfigurationError: Two of these do not go together; see `dpeer.training.combinations`.
     """
-    _check_validation(task, keep, evaluate_on)
     found = find_algorithm(algorithm)
-    facts = facts_of(found)
-    generators = GlobalGenerators(seed, rank, compute.device, draws=True if facts.draws else task.draws)
-    sampling = session if isinstance(session, SampleSession) else None
-    sampled = None
-    with generators.kept(Purpose.START, 0) if facts.draws else nullcontext():
-        made = new_algorithm(found, {} if options is None else options)
-        if sampling is not None:
-            check_sound(made, facts.shares, sampling, keep=keep)
-        claim(task.model)
+    own, facts, h = not is_built_in(found), facts_of(found), hyperparameters or Hyperparameters(**found.defaults)
+    make = partial(new_algorithm, found, {} if options is None else options)
+    generators = GlobalGenerators(seed, rank, compute.device, draws=own or task.draws)
+    with generators.kept(Purpose.START, 0) if own else nullcontext():
+        made = make()
         parts = split(task.model, task.head, facts.shares, facts.name)
-        began = Beginning(parts, frozen_alike(task.model, task.head) if facts.shares != "nothing" else {})
+        frozen = frozen_alike(task.model, task.head) if facts.shares != "nothing" else {}
+        values = torch.cat([new_vector(0), *(parameter.detach().reshape(-1) for _, parameter in parts.body)])
+        alike = payload.digest(values, frozen)  # before the algorithm's code sees the data
+        extras = extras_of(made, parts)
+        start = torch.cat([new_vector(sum(extras.values())), values])
+        codec = new_codec(h.compress, start.to(compute.device), rank) if facts.shares != "nothing" else None
+        check(Combination(made, h, task, session, keep, evaluate_on, compute.amp, codec, tuple(extras)))
+        claim(task.model)
         with compute.reporting():
             if not compute.on_host:
                 task.model.to(compute.device)  # parameters stay the same objects
-            trainer = _trainer(
-                sampling, task, parts, hyperparameters or Hyperparameters(), rank=rank, seed=seed, compute=compute,
-                generators=generators, extras=extras_of(made, parts), pace=pace,
+            trainer = Trainer(
+                task, parts, h, rank=rank, seed=seed, compute=compute, generators=generators, extras=extras, pace=pace,
+                sampled_share=sampled_share, source=_source(session),
             )  # fmt: skip
             selection = ModelSelection(task, keep, evaluate_on, compute, trainer.loss_function)
-        digest = began.digest(trainer)
-        trainer.sampled_share = sampled_share
+        digest = payload.digest(trainer.shared.data, frozen)
         with blamed(made, "start"):
             made.start(trainer)
-        gossip = build_gossip(made, trainer, session)
-        if isinstance(trainer, DPSGDTrainer):
-            of_releases = found.mixed is Algorithm.mixed or not facts.mixed_uses_data
-            sampled = SampledReleases(trainer, of_releases=of_releases)
+        if own and (trainer.extras.data.any() or payload.digest(trainer.body.data, frozen) != alike):
+            raise AlgorithmError(
+                f"algorithm {facts.name}: its start has changed the body or extras, or frozen values outside the head, "
+                "which are to begin equal on all peers and would tell of this peer's data: change them in train"
+            )
+        gossip = _gossip(trainer, codec, session)
+        if isinstance(trainer.source, PrivateMinibatches):
             with blamed(made, "train"):
-                planned = planned_phases(found, {} if options is None else options, trainer)
-            trainer.prepare(planned)
-    if not is_built_in(found):
-        began.check(trainer, facts.name)
+                trainer.source.prepare(_planned(make, trainer, trainer.source))
     finishing = Finishing(made, trainer)
-    origin = Origin.of_run(
-        client=isinstance(session, ClientSession), sample=sampling is not None,
-        at_home=sampling is not None and sampling.at_home,
-        first=None if task.initial is None else task.initial.origin,
-    )  # fmt: skip
+    origin = _origin(session, None if task.initial is None else task.initial.origin)
     keeping = Keeping(
         trainer, finishing, selection, shares=facts.shares != "nothing", origin=origin, training=training_accuracy
     )
     kept: dict[str, Stateful] = {
-        "algorithm": made, "extras": trainer.extras, "codec": gossip, "finish": finishing,
+        "algorithm": made, "extras": trainer.extras, "codec": gossip, "finish": finishing, "sampled": trainer.source,
     }  # fmt: skip
-    if sampled is not None:
-        kept["sampled"] = sampled
-    checkpoints = Checkpoints(made, trainer, Snapshots(trainer, kept), selection, session)
     return kind(
-        facts=facts, algorithm=made, trainer=trainer, generators=generators, gossip=gossip,
-        selection=selection, finishing=finishing, keeping=keeping, checkpoints=checkpoints, session=session,
-        sampled=sampled, digest=digest,
+        algorithm=made, trainer=trainer, generators=generators, gossip=gossip, selection=selection,
+        finishing=finishing, keeping=keeping, checkpoints=Checkpoints(made, trainer, kept, selection, session),
+        session=session, digest=digest,
     )  # fmt: skip
 
 
-def _check_validation(task: Task, keep: str, evaluate_on: str) -> None:
-    """Refuse to choose or to measure by validation data that the task lacks.
-
-    Raises:
-        TaskError: Says what would be right.
-    """
-    for option, value, other in (("keep", keep, "last"), ("evaluate-on", evaluate_on, "test")):
-        if value in ("best", "validation") and task.validation is None:
-            raise TaskError(
-                f"--{option} {value} needs validation data: hold some out with --validation 0.1 (your own task: give "
-                f"it `validation=`), or use --{option} {other}"
-            )
+def _source(session: Session | None) -> Callable[[Minibatches], Minibatches]:
+    """Makes the source of minibatches and gradients."""
+    if isinstance(session, SampleSession):
+        return partial(PrivateMinibatches, session=session)
+    return lambda plain: plain
 
 
-def _trainer(session: SampleSession | None, *given: Any, **named: Any) -> Trainer:
-    return Trainer(*given, **named) if session is None else DPSGDTrainer(*given, **named, session=session)
+def _gossip(trainer: Trainer, codec: Codec | None, session: Session | None) -> Gossip:
+    """The gossip step: what is sent, and how it is mixed."""
+    h, body, rank = trainer.hyperparameters, trainer.shared, trainer.rank
+    guard = Guard(rank, Robust.parse(h.robust), h.max_norm)
+    if trainer.mask is not None:
+        return SparseGossip(body, rank, Masked(body.data, rank, trainer.mask), guard)
+    if isinstance(session, ClientSession) and isinstance(codec, Dense):
+        return PrivateGossip(body, rank, codec, guard, session, trainer.seed)
+    return Gossip(body, rank, codec or Dense(body.data, rank), guard)
+
+
+def _planned(make: Callable[[], Algorithm], trainer: Trainer, source: PrivateMinibatches) -> Any:
+    """The steps of a round, as a second instance of the algorithm asks for them; nothing is trained."""
+    probe, plan = make(), Planned(source)
+    extras = trainer.extras.data.clone()
+    with trainer.holding(trainer.model.data.clone()), trainer.drawing(plan):
+        try:
+            probe.start(trainer)
+            probe.train(trainer)
+        finally:
+            trainer.extras.data.copy_(extras)
+    return plan.phases
+
+
+def _origin(session: Session | None, first: Origin | None) -> Origin | None:
+    """What the file of the model says of the records that it was trained on."""
+    sample = session if isinstance(session, SampleSession) else None
+    return Origin.of_run(
+        client=isinstance(session, ClientSession), sample=sample is not None,
+        at_home=sample is not None and sample.at_home, first=first,
+    )  # fmt: skip

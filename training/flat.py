@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Protocol
 
 import torch
@@ -23,10 +24,15 @@ def new_vector(count: int, device: torch.device = CPU) -> Tensor:
 
 
 class Exchanged(Protocol):
-    """Values that peers exchange, shape (count,), float32."""
+    """Values that peers exchange, shape (count,), float32.
+
+    Attributes:
+        trackers: The parts that a peer keeps as they are where it takes others' values for its own.
+    """
 
     data: Tensor
     count: int
+    trackers: Sequence[slice]
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -51,8 +57,11 @@ class Flat:
         layout: Each parameter's name, the parameter, and where it lies in the vectors.
     """
 
+    trackers: Sequence[slice]
+
     def __init__(self, phase: Phase, named: Named, data: Tensor | None = None, grad: Tensor | None = None) -> None:
         self.phase: Phase = phase
+        self.trackers: Sequence[slice] = ()
         self.count = sum(parameter.numel() for _, parameter in named)
         device = named[0][1].device if named else CPU
         self.data = new_vector(self.count, device) if data is None else data
@@ -104,21 +113,35 @@ class Flat:
         }
 
 
+class Tracker(int):
+    """The number of values of an extra whose sum over all peers has a meaning, which a copy would change.
+
+    A peer that takes its neighbors' values for its own after it was away keeps its trackers as they are.
+    """
+
+
 class Extras(Mapping[str, Tensor]):
     """Float32 vectors by name, views of one vector, which ``extras[name] += change`` and ``extras[name] = new`` change.
 
     Args:
         sizes: The number of values of each vector, by name.
         data: The vector that they are views of, shape (sum of sizes,).
+
+    Attributes:
+        state: The vectors by name, for a checkpoint.
+        trackers: Where those that are trackers lie in `data`.
     """
 
     def __init__(self, sizes: Mapping[str, int], data: Tensor) -> None:
-        self.data, self.sizes = data, dict(sizes)
-        vectors = torch.split(data, [*sizes.values()]) if sizes else ()
-        self._views: dict[str, Tensor] = dict(zip(sizes, vectors, strict=True))
+        self.data, self.sizes = data, {name: int(size) for name, size in sizes.items()}
+        vectors = torch.split(data, [*self.sizes.values()]) if sizes else ()
+        self.state: dict[str, Tensor] = dict(zip(sizes, vectors, strict=True))
+        ends = dict(zip(sizes, accumulate(self.sizes.values()), strict=True))
+        tracked = [name for name, size in sizes.items() if isinstance(size, Tracker)]
+        self.trackers = [slice(ends[name] - sizes[name], ends[name]) for name in tracked]
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._views[name]
+        return self.state[name]
 
     def __setitem__(self, name: str, values: Tensor) -> None:
         """Copy values into an existing vector.
@@ -127,7 +150,7 @@ class Extras(Mapping[str, Tensor]):
             KeyError: No vector has this name.
             AlgorithmError: They are not as many as it has.
         """
-        view = self._views[name]
+        view = self.state[name]
         if values.shape != view.shape:
             raise AlgorithmError(
                 f"extras {name!r} have shape {tuple(view.shape)}, and values of shape {tuple(values.shape)} were given"
@@ -136,25 +159,10 @@ class Extras(Mapping[str, Tensor]):
             view.copy_(values)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._views)
+        return iter(self.state)
 
     def __len__(self) -> int:
-        return len(self._views)
-
-    def state(self) -> Mapping[str, Tensor]:
-        """The vectors that a resumed run needs; by name."""
-        return self._views
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take up what `state` gave.
-
-        Raises:
-            KeyError, ValueError: It is of other extras.
-        """
-        for name, view in self._views.items():
-            if state[name].shape != view.shape:
-                raise ValueError(f"{name!r} of {state[name].numel()} values")
-            view.copy_(state[name])
+        return len(self.state)
 
 
 class Extended:
@@ -169,6 +177,7 @@ class Extended:
     def __init__(self, extras: Extras, body: Flat, data: Tensor) -> None:
         self.data, self.count = data, data.numel()
         self._extras, self._body = extras, body
+        self.trackers: Sequence[slice] = extras.trackers
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -190,7 +199,7 @@ def check_extras(sizes: Any, algorithm: str, *, shares: bool) -> dict[str, int]:
         AlgorithmError: They are no positive numbers by name, or the algorithm shares nothing.
     """
     named = isinstance(sizes, Mapping) and all(isinstance(name, str) and name for name in sizes)
-    if not named or not all(type(size) is int and size > 0 for size in sizes.values()):
+    if not named or not all(type(size) in (int, Tracker) and size > 0 for size in sizes.values()):
         raise AlgorithmError(
             f"algorithm {algorithm}: its extras are {sizes!r}; they must be numbers of values, each 1 or more, by name"
         )

@@ -9,17 +9,15 @@ from typing import Any
 
 from torch import Tensor
 
-from dpeer.privacy import ClientSession, SampleSession, Session
+from dpeer.privacy import SampleSession, Session
 from dpeer.training.algorithms import Algorithm
-from dpeer.training.algorithms.base import Facts
+from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.plugins import blamed, is_built_in
+from dpeer.training.combinations import has_mixed
 from dpeer.training.device import Compute, host, keeps_small_numbers
-from dpeer.training.dpsgd.sampled_releases import SampledReleases
-from dpeer.training.dpsgd.trainer import DPSGDTrainer
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.mixing.gossip import Gossip, Weigh
-from dpeer.training.mixing.private import PrivateGossip
 from dpeer.training.mixing.weighted_sum import all_finite
 from dpeer.training.payload import Payload
 from dpeer.training.per_row_metrics import Rows
@@ -38,7 +36,6 @@ class TorchLearner:
     train, release, evaluate, mix, evaluate, save. The task's model becomes the learner's own.
 
     Args:
-        facts: The algorithm's class states these.
         algorithm: The peer's algorithm.
         trainer: The trainer that the algorithm steers.
         generators: The random numbers that the task's and the algorithm's code may draw.
@@ -48,14 +45,12 @@ class TorchLearner:
         keeping: Evaluates the model that predicts, and writes the one that is kept.
         checkpoints: Save and load everything that changes.
         session: The peer's privacy; None trains and sends without noise and record.
-        sampled: The releases of a run with privacy at sample level.
         digest: SHA-256 (hex) of the bytes of extras and initial body, and of frozen parameters outside the head if any.
     """
 
     def __init__(
         self,
         *,
-        facts: Facts,
         algorithm: Algorithm,
         trainer: Trainer,
         generators: GlobalGenerators,
@@ -65,15 +60,14 @@ class TorchLearner:
         keeping: Keeping,
         checkpoints: Checkpoints,
         session: Session | None,
-        sampled: SampledReleases | None,
         digest: str,
     ) -> None:
         self.algorithm, self.session, self.digest = algorithm, session, digest
-        self._facts, self.trainer, self._generators, self.gossip = facts, trainer, generators, gossip
-        self.selection, self.finishing, self.keeping = selection, finishing, keeping
-        self.checkpoints, self._sampled = checkpoints, sampled
+        self.trainer, self._generators, self.gossip = trainer, generators, gossip
+        self.selection, self.finishing, self.keeping, self.checkpoints = selection, finishing, keeping, checkpoints
+        self.shares = facts_of(type(algorithm)).shares != "nothing"
         self._mixed = False
-        self.mixes_at_once = gossip.brief and type(algorithm).mixed is Algorithm.mixed and keeps_small_numbers()
+        self.mixes_at_once = gossip.brief and not has_mixed(algorithm) and keeps_small_numbers()
 
     @contextmanager
     def _calling(self, purpose: Purpose, number: int) -> Iterator[None]:
@@ -89,13 +83,13 @@ class TorchLearner:
 
     def _drawing(self, purpose: Purpose, number: int) -> AbstractContextManager[None]:
         """Context in which the algorithm's code may run, not the task's: what it draws can be repeated."""
-        return self._generators.kept(purpose, number) if self._facts.draws else nullcontext()
+        return nullcontext() if is_built_in(type(self.algorithm)) else self._generators.kept(purpose, number)
 
     # The round loop's steps, in its order.
 
     def start_over(self) -> None:
         """Begin a new run: put aside the record of what an earlier run in the same folder has released."""
-        if self.session is not None and (self.shares or not isinstance(self.session, ClientSession)):
+        if self.session is not None:
             self.session.begin()
 
     def train(self, number: int, *, share: float = 1.0) -> float | None:
@@ -138,13 +132,12 @@ class TorchLearner:
         if not self.shares:
             return None
         self.gossip.codec.buffers.settle()
-        if self._sampled is not None:
-            self._sampled.before()
+        self.trainer.source.before_release()
         return self.gossip.release(number, receivers)
 
     def charge_stated(self, rounds: Sequence[int]) -> None:
         """Charge those of these rounds that are not charged: a disk that was lost may have released them."""
-        if isinstance(self.session, ClientSession | SampleSession):
+        if self.session is not None:
             self.session.charge_stated(rounds)
 
     def evaluate(self) -> Evaluation:
@@ -155,8 +148,7 @@ class TorchLearner:
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        still = self.trainer.unchanged() if isinstance(self.trainer, DPSGDTrainer) else nullcontext()
-        with self._calling(Purpose.EVALUATE, self.trainer.number), still:
+        with self._calling(Purpose.EVALUATE, self.trainer.number), self.trainer.source.unchanged():
             return self.keeping.evaluate(self.keeping.point(mixed=self._mixed))
 
     def check(self, rank: int, received: Payload) -> str | None:
@@ -197,24 +189,21 @@ class TorchLearner:
         """
         refused = self.gossip.mix(received, weigh)
         self._mixed = True
-        if type(self.algorithm).mixed is not Algorithm.mixed:
+        if has_mixed(self.algorithm):
             with self._training(Purpose.MIXED, self.trainer.number, "mixed"):
                 self.algorithm.mixed(self.trainer)
-            if not self._facts.mixed_uses_data:  # then the next update starts from what it left
-                self.gossip.rebase()
+            self.gossip.rebase()  # the next update starts from what it left
         return refused
 
     def sit_out(self, number: int) -> None:
         """Let round `number` go by in which this peer does not train; others' bodies may be mixed in it."""
         self.trainer.begin(number)
-        with self._drawing(Purpose.SIT_OUT, number):
-            self.algorithm.sit_out()
         self.finishing.forget()
 
     def adopt(self, number: int, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
         """Replace the body by the weighted mean of the payloads that `check` lets pass, in a round that is sat out.
 
-        The head stays to the bit, and so do the extras that the algorithm keeps. Nothing is released and charged. Under
+        The head stays to the bit, and so do trackers among the extras. Nothing is released and charged. Under
         privacy at client level the mean, which has been made of releases, is what the next update is counted from.
 
         Args:
@@ -225,44 +214,16 @@ class TorchLearner:
         Returns:
             The ranks whose payload was left out, and why. An algorithm whose bodies have no mean takes none.
         """
-        if not (self.shares and self.algorithm.adopts):
+        if not (self.shares and self.gossip.adopts):
             return {}
-        refused = self.gossip.adopt(received, weigh, self._kept_extras())
+        refused = self.gossip.adopt(received, weigh)
         if len(refused) < len(received):
             self._mixed = True
             if type(self.algorithm).adopted is not Algorithm.adopted:
                 with self._drawing(Purpose.MIXED, number), blamed(self.algorithm, "adopted"):
                     self.algorithm.adopted(self.trainer)
-                if not self._facts.mixed_uses_data:
-                    self.gossip.rebase()
+                self.gossip.rebase()
         return refused
-
-    def _kept_extras(self) -> list[slice]:
-        """Where the extras that are not adopted lie in what travels."""
-        found, offset = [], 0
-        for name, size in self.trainer.extras.sizes.items():
-            if name in self.algorithm.keeps:
-                found.append(slice(offset, offset + size))
-            offset += size
-        return found
-
-    def finish(self, number: int) -> float | None:
-        """Do what the algorithm leaves for the end, after round `number`, the last, has been mixed.
-
-        Returns:
-            The training loss, as `train` gives it; None when nothing was trained.
-
-        Raises:
-            Interrupted: `interrupt` was called; nothing has changed.
-            TaskError: The task's model, loss or data raised.
-        """
-        self.trainer.begin(number)
-        self.gossip.codec.buffers.trim()
-        # A class from outside may train the model itself, so its last steps are protected like others.
-        freely = self._at_home() if is_built_in(self._facts.algorithm) else nullcontext()
-        with self._training(Purpose.FINISH, number, "finish"), freely:
-            self.algorithm.finish(self.trainer)
-        return self.trainer.figures.loss
 
     def fine_tune(self, number: int) -> Evaluation | None:
         """Train a copy of the model that predicts as ``finish`` asks, after round `number`, the last; evaluate it.
@@ -277,13 +238,10 @@ class TorchLearner:
         if not self.finishing.asked:
             return None
         self.trainer.begin(number)
-        with self._calling(Purpose.FINE_TUNE, number), self._at_home():
+        self.gossip.codec.buffers.trim()
+        with self._calling(Purpose.FINE_TUNE, number), self.trainer.at_home():
             self.finishing.train()
         return self.evaluate()
-
-    def _at_home(self) -> AbstractContextManager[None]:
-        """Context in which a copy of the model is trained at home, without noise, whatever is protected."""
-        return self.trainer.freely() if isinstance(self.trainer, DPSGDTrainer) else nullcontext()
 
     def interrupt(self) -> None:
         """Ask `train` to stop after the current minibatch, now and in every later call. Any thread may call this."""
@@ -298,7 +256,7 @@ class TorchLearner:
             Writes the copy into an existing, empty folder, whatever the learner does meanwhile. Any thread may call it.
         """
         with self._drawing(Purpose.SAVE, self.trainer.number):
-            return self.checkpoints.take().save
+            return self.checkpoints.take()
 
     def save(self, directory: Path) -> None:
         """Write everything that a resumed run needs, into an existing, empty folder.
@@ -386,11 +344,6 @@ class TorchLearner:
         return self.gossip.codec.receive_buffer()
 
     @property
-    def shares(self) -> bool:
-        """Whether anything leaves the peer at all."""
-        return self._facts.shares != "nothing"
-
-    @property
     def body_parameters(self) -> int:
         """The number of trained parameters that neighbors get."""
         return self.trainer.body.count
@@ -402,8 +355,9 @@ class TorchLearner:
 
     @property
     def head_parameters(self) -> int:
-        """The number of trained parameters that stay on the peer."""
-        return self.algorithm.at_home(self.trainer)
+        """The number of trained parameters that stay on the peer: the head's, and those of a personal model."""
+        personal = self.algorithm.state.get("personal")
+        return self.trainer.head.count + (0 if personal is None else personal.numel())
 
     @property
     def gradients(self) -> int:
@@ -436,9 +390,8 @@ class TorchLearner:
     @property
     def finite(self) -> bool:
         """Whether all parameters are finite, as they are now, and those of a finished model."""
-        finished = self.finishing.found
-        values = [self.trainer.model.data] + ([] if finished is None else [finished.values])
-        return all_finite(values)
+        finished = self.finishing.state.get("values")
+        return all_finite([self.trainer.model.data] + ([] if finished is None else [finished]))
 
     @property
     def best_round(self) -> int | None:
@@ -463,28 +416,25 @@ class TorchLearner:
     @property
     def privacy(self) -> dict[str, Any] | None:
         """The privacy cost of the releases so far, JSON values with "epsilon" and "delta"; None without DP."""
-        if self._sampled is not None:
-            return self._sampled.spent
-        return self.gossip.spent if isinstance(self.gossip, PrivateGossip) else None
+        return self.trainer.source.spent() or self.gossip.spent
 
     @property
     def trained_together(self) -> int:
         """The most parameters that a step of a round trains."""
         trainer = self.trainer
         parts = {"body": trainer.body.count, "head": trainer.head.count}
-        phases = trainer.session.guarantee.phases if isinstance(trainer, DPSGDTrainer) else ()
+        phases = self.session.guarantee.phases if isinstance(self.session, SampleSession) else ()
         return max((parts.get(phase.part, trainer.model.count) for phase in phases), default=trainer.model.count)
 
     @property
     def computes_one_by_one(self) -> bool:
         """Whether privacy at sample level computes each record by itself because of the task's model or loss."""
-        trainer = self.trainer
-        return isinstance(trainer, DPSGDTrainer) and trainer.computes_one_by_one
+        return self.trainer.source.one_by_one
 
     @property
     def num_samples(self) -> int:
         """How many training samples this peer has."""
-        return self.trainer.figures.samples
+        return len(self.trainer.data)
 
     @property
     def body(self) -> Tensor:

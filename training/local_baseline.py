@@ -9,53 +9,51 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FunctionType, MethodType
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from torch import nn
 
 from dpeer.exceptions import TaskError, describe
 from dpeer.training import build_learner
-from dpeer.training.algorithms.local import Local
 from dpeer.training.device import HOST, Compute
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.learner import TorchLearner
 from dpeer.training.per_row_metrics import Rows
 from dpeer.training.settings import Hyperparameters
+from dpeer.training.step_pace import StepPace, Timed
 from dpeer.training.task import Task
-from dpeer.training.trainer import Trainer
 
 Enough = Callable[[], bool]
 """Called after every minibatch: whether to give up."""
 
 
-class _StoppableLocal(Local):
-    """`local`, with a round that may be given up.
+class _GivenUp(Exception):  # noqa: N818 - it is no error
+    """A round was given up."""
+
+
+class _Stoppable(StepPace):
+    """Counts steps, and may give up a round after each.
 
     Attributes:
         enough: Says whether to give up.
-        whole: Whether the last round was trained to its end.
         made: The number of steps so far.
     """
 
-    name: ClassVar[str] = "local"
-    summary: ClassVar[str] = Local.summary
-    paper: ClassVar[str] = Local.paper
-
-    def __init__(self, options: Any = None) -> None:
-        super().__init__(options)
+    def __init__(self, compute: Compute) -> None:
+        super().__init__()
+        self._compute, self.made = compute, 0
         self.enough: Enough = lambda: False
-        self.whole, self.made = True, 0
 
-    def train(self, peer: Trainer) -> None:
-        """Train until the round is over, or given up."""
-        self.whole = False
-        with peer.training(peer.model):
-            for _ in self.steps(peer):
-                self.made += 1
-                peer.compute.drain()  # what only waits in the device's queue has taken no time yet
-                if self.enough():
-                    return
-        self.whole = True
+    def stepped(self, phase: Timed, size: int, began: float) -> None:
+        """See `StepPace.stepped`.
+
+        Raises:
+            _GivenUp: It is enough.
+        """
+        self.made += 1
+        self._compute.drain()  # what only waits in the device's queue has taken no time yet
+        if self.enough():
+            raise _GivenUp
 
 
 class LocalBaseline:
@@ -104,9 +102,10 @@ class LocalBaseline:
         self.rounds, self._takes_part = h.rounds if rounds is None else rounds, takes_part
         self._finished = False
         self._keeps_best, self._every = keep == "best", evaluate_every
+        self._steps = _Stoppable(compute)
         self._learner = build_learner(
-            task, _StoppableLocal, h.model_copy(update=changes), rank=rank, seed=seed, keep=keep,
-            evaluate_on=evaluate_on, compute=compute,
+            task, "local", h.model_copy(update=changes), rank=rank, seed=seed, keep=keep,
+            evaluate_on=evaluate_on, compute=compute, pace=self._steps,
         )  # fmt: skip
         an_epoch = math.ceil(self._learner.num_samples / h.batch_size)
         self._a_round = changes.get("local_steps") or self.epochs * an_epoch
@@ -120,7 +119,7 @@ class LocalBaseline:
     @property
     def made(self) -> int:
         """The number of steps so far."""
-        return self._algorithm.made
+        return self._steps.made
 
     @property
     def done(self) -> bool:
@@ -133,13 +132,14 @@ class LocalBaseline:
         Raises:
             TaskError: The task's model, loss or data raised.
         """
-        self._algorithm.enough = enough
+        self._steps.enough = enough
         number = self.completed
         if not self._takes_part(number):
             self._learner.sit_out(number)
         else:
-            self._learner.train(number)
-            if not self._algorithm.whole:
+            try:
+                self._learner.train(number)
+            except _GivenUp:
                 return False
         if self._keeps_best and ((number + 1) % self._every == 0 or number == self.rounds - 1):
             self._learner.evaluate()
@@ -163,7 +163,7 @@ class LocalBaseline:
         self._learner.load(directory)
         self.completed = completed
         steps = self.steps // max(1, sum(map(self._takes_part, range(self.rounds))))
-        self._algorithm.made = steps * sum(map(self._takes_part, range(completed)))
+        self._steps.made = steps * sum(map(self._takes_part, range(completed)))
 
     @property
     def compute(self) -> Compute:
@@ -197,12 +197,6 @@ class LocalBaseline:
     def learner(self) -> TorchLearner:
         """Its learner: the model, the card of that, and with ``keep="best"`` the loss that has chosen it."""
         return self._learner
-
-    @property
-    def _algorithm(self) -> _StoppableLocal:
-        made = self._learner.algorithm
-        assert isinstance(made, _StoppableLocal)
-        return made
 
 
 def local_budget(h: Hyperparameters, gradients: float) -> dict[str, Any]:

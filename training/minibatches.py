@@ -1,11 +1,14 @@
-"""Minibatch iterator of local training: shuffled passes, augmentation, interruption and the mean loss of a pass."""
+"""Minibatches: the source of plain gradients, shuffled passes over the training data with augmentation.
+
+A trainer is given a source, which says what a step is made of. `dpeer.training.dpsgd.private_minibatches` is the other.
+"""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,11 +16,12 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import Interrupted, TaskError
-from dpeer.training.batch_loader import Batches, augmenting, batch_order
+from dpeer.privacy.sample_level import Ascent
+from dpeer.training.batch_loader import Batch, augmenting, batch_order
 from dpeer.training.device import mapped
 from dpeer.training.errors import blame
-from dpeer.training.flat import Phase
-from dpeer.training.settings import Hyperparameters
+from dpeer.training.flat import Flat, Phase
+from dpeer.training.net import Net
 from dpeer.training.task import Augment
 
 
@@ -55,107 +59,123 @@ def _words(kinds: list[tuple[object, ...]]) -> str:
     return "; ".join(" ".join(str(part) for part in kind) for kind in kinds) or "nothing"
 
 
-class Batch(NamedTuple):
-    """A minibatch of the peer's training data.
-
-    Attributes:
-        inputs: The model's inputs; None in a sampled batch of which nothing was drawn.
-        targets: What the loss compares outputs with; None likewise.
-        size: How many examples it has.
-        units: In a sampled batch of groups, whose each example is: 0 for the first group's, then 1, ..., shape (size,),
-            int64, on the host; None where each example is a unit.
-    """
-
-    inputs: Any
-    targets: Any
-    size: int
-    units: Tensor | None = None
-
-
 More = Callable[[], bool]
 """Asked before each minibatch: whether one more is taken; see `StepBudget.phase`."""
 
 
-def always() -> bool:
-    """All minibatches are taken."""
-    return True
+class Stepped(NamedTuple):
+    """What a call of `Trainer.fit` steps.
+
+    Attributes:
+        part: What gets gradients.
+        rates: The vectors that are stepped, each with its learning rate.
+        source: Where minibatches and gradients come from.
+    """
+
+    part: Flat
+    rates: Sequence[tuple[Flat, float]]
+    source: Minibatches
 
 
 class Minibatches:
     """Shuffled passes over the training data; the order depends on seed, rank, round, phase and pass alone.
 
     Args:
-        data: The training data.
-        augment: How the task changes inputs at random; None where it does not.
-        hyperparameters: The size and the number of minibatches.
+        net: The model and the data.
         rank: The peer.
         seed: The federation's seed.
 
     Attributes:
-        loss: Sample-weighted mean of the losses noted in the last pass; None before the first.
+        an_epoch: How many minibatches a pass has.
+        units: How many units of protection the data have: samples.
+        noise_std: The standard deviation of the noise in each coordinate of a gradient, before `grad_clip`.
+        ascent: Along which gradient SAM climbs; see `dpeer.training.gradients.sam`.
+        one_by_one: Whether each example is computed by itself because of what the model or the loss is.
+        state: The tensors that a resumed run needs, by name.
     """
 
-    def __init__(
-        self, data: Batches, augment: Augment | None, hyperparameters: Hyperparameters, *, rank: int, seed: int
-    ) -> None:
-        self._data, self._augment, self._hyperparameters = data, augment, hyperparameters
-        self._rank, self._seed = rank, seed
-        self._an_epoch = math.ceil(len(data) / hyperparameters.batch_size)
-        self._noted: deque[tuple[Tensor, int]] = deque()
+    noise_std, one_by_one = 0.0, False
+    ascent: Ascent = "same-batch"
+
+    def __init__(self, net: Net, *, rank: int, seed: int) -> None:
+        self.net, self.rank, self.seed = net, rank, seed
+        self.units, self.an_epoch = len(net.data), math.ceil(len(net.data) / net.hyperparameters.batch_size)
+        self.state: dict[str, Tensor] = {}
         self._stop = threading.Event()
-        self.loss: float | None = None
 
     def interrupt(self) -> None:
         """Give no more minibatches. Any thread may call this."""
         self._stop.set()
 
+    def begin(self) -> None:
+        """Begin a round."""
+
     def steps(self, epochs: int) -> int:
         """How many minibatches `epochs` passes are, or what `local_steps` says."""
-        h = self._hyperparameters
+        h = self.net.hyperparameters
         if h.local_steps is not None:
             return math.ceil(h.local_steps * epochs / h.body_epochs)
-        return epochs * self._an_epoch
+        return self._passes(epochs)
 
-    def of(self, number: int, phase: Phase, epochs: int, more: More = always) -> Iterator[Batch]:
+    def _passes(self, epochs: int) -> int:
+        return epochs * self.an_epoch
+
+    def stepped(self, part: Flat, lr: float, number: int) -> Stepped | None:
+        """What is stepped where an algorithm asks for this part at this rate in round `number`; None for nothing."""
+        return Stepped(part, [(part, lr)], self)
+
+    def of(self, number: int, phase: Phase, epochs: int, more: More, *, part: str, looks: int = 1) -> Iterator[Batch]:
         """The data of a round, `epochs` times, each time in another order; or as many as `local_steps` says.
 
         The inputs are augmented where the task says how.
 
         Args:
             number: The round.
-            phase: Which part of it.
+            phase: Decides about the order.
             epochs: Passes over the data.
             more: Ends the minibatches before that.
+            part: The name of what is trained.
+            looks: How many gradients are taken of each.
 
         Raises:
             Interrupted: `interrupt` was called.
             TaskError: The data cannot be read or augmented.
         """
-        self._noted = deque(maxlen=self._an_epoch)
+        data, augment = self.net.data, self.net.task.augment
         for step in range(self.steps(epochs)):
-            epoch, index = divmod(step, self._an_epoch)
+            epoch, index = divmod(step, self.an_epoch)
             if not index:
-                order = batch_order(len(self._data), self._seed, self._rank, number, phase, epoch)
-                chunks = torch.split(self._data.located(order), self._hyperparameters.batch_size)
-                if self._augment is not None:
-                    generator = augmenting(self._seed, self._rank, number, phase, epoch)
-            if self._stop.is_set():
-                raise Interrupted("training was asked to stop")
+                order = batch_order(len(data), self.seed, self.rank, number, phase, epoch)
+                chunks = torch.split(data.located(order), self.net.hyperparameters.batch_size)
+                if augment is not None:
+                    generator = augmenting(self.seed, self.rank, number, phase, epoch)
+            self._check()
             if not more():
                 break
-            inputs, targets = self._data.take(chunks[index])
-            if self._augment is not None:
-                inputs = self._data.compute.lay_out(augmented(self._augment, inputs, generator))
+            inputs, targets = data.take(chunks[index])
+            if augment is not None:
+                inputs = data.compute.lay_out(augmented(augment, inputs, generator))
             yield Batch(inputs, targets, len(chunks[index]))
-        self._settle()
 
-    def _settle(self) -> None:
-        """Make `loss` of what was noted."""
-        if any(size for _, size in self._noted):
-            weights = torch.tensor([size for _, size in self._noted], dtype=torch.float64, device="cpu")
-            losses = torch.stack([loss for loss, _ in self._noted]).cpu().double()
-            self.loss = (losses @ weights / weights.sum()).item()
+    def _check(self) -> None:
+        if self._stop.is_set():
+            raise Interrupted("training was asked to stop")
 
-    def note(self, loss: Tensor, batch: Batch) -> None:
-        """Remember the loss on a minibatch, a scalar: `loss` becomes the mean over the last pass's."""
-        self._noted.append((loss, batch.size))
+    def gradient(self, part: Flat, batch: Batch) -> Tensor:
+        """Compute the minibatch's gradient into ``part.grad``; return its loss, a scalar."""
+        return self.net.plain_gradient(part, batch)
+
+    def weighed(self, loss: Tensor, batch: Batch) -> tuple[Tensor, int]:
+        """The true loss of a step, for the peer's own files, and of how many examples it is the mean."""
+        return loss, batch.size
+
+    def unchanged(self) -> AbstractContextManager[None]:
+        """Context of an evaluation, which must leave no trace in what is sent."""
+        return nullcontext()
+
+    def before_release(self) -> None:
+        """Look at what is about to be released."""
+
+    def spent(self) -> dict[str, Any] | None:
+        """The cost of privacy so far, JSON values; None where steps cost nothing."""
+        return None

@@ -26,15 +26,10 @@ def objective(task: Task, class_weights: ClassWeights, data: Batches) -> Loss:
         data: The training data, in which the classes are counted.
 
     Raises:
-        TaskError: Weights were asked for where the loss is not cross-entropy, or targets are no class numbers.
+        TaskError: Weights were asked for, and targets are no class numbers.
     """
-    if class_weights == "none":
+    if task.loss is not None or class_weights == "none":
         return task.loss or cross_entropy
-    if task.loss is not None:
-        raise TaskError(
-            "--class-weights balanced weights the classes of cross-entropy, and this task has another loss: leave it "
-            "out (your own loss can weight classes itself; kind=regression has none)"
-        )
     weights = balanced(counted(data, "--class-weights balanced"))
 
     def weighted(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -32,11 +32,9 @@ class PersonalHead(Protocol):
 
     Attributes:
         trained: What is trained so that the head becomes a better one.
-        stays: How many trained parameters stay on the peer.
     """
 
     trained: Flat
-    stays: int
 
     def made(self) -> Mapping[str, Tensor]:
         """The head's parameters by their names in a linear module; gradients flow back to what is trained."""
@@ -46,16 +44,6 @@ class PersonalHead(Protocol):
 
     def training(self) -> AbstractContextManager[None]:
         """Context in which `trained` may be stepped."""
-
-    def state(self) -> Mapping[str, Tensor]:
-        """The tensors that a resumed run needs; by name."""
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take up what `state` gave.
-
-        Raises:
-            KeyError, RuntimeError: It is of another head.
-        """
 
 
 class OwnHead:
@@ -68,7 +56,6 @@ class OwnHead:
     def __init__(self, shared: nn.Linear) -> None:
         self._named = dict(copy.deepcopy(shared).named_parameters())
         self.trained = Flat("head", list(self._named.items()))
-        self.stays = self.trained.count
 
     def made(self) -> Mapping[str, Tensor]:
         """See `PersonalHead`."""
@@ -81,14 +68,6 @@ class OwnHead:
     def training(self) -> AbstractContextManager[None]:
         """See `PersonalHead`."""
         return nullcontext()
-
-    def state(self) -> Mapping[str, Tensor]:
-        """See `PersonalHead`."""
-        return {"personal": self.trained.data}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `PersonalHead`."""
-        self.trained.data.copy_(state["personal"].view(self.trained.data.shape))
 
 
 def hypernetwork_shapes(inputs: int, hidden: int, outputs: int) -> dict[str, tuple[int, ...]]:
@@ -122,8 +101,6 @@ class MadeHead:
         change: What nu has changed by, shape (`hypernetwork_count`,): zero at first, then what mixing gives.
         seed: The federation's seed, which decides what nu starts with.
     """
-
-    stays = 0
 
     def __init__(self, shared: nn.Linear, about: Tensor, hidden: int, change: Tensor, seed: int) -> None:
         self._shapes = {name: parameter.shape for name, parameter in shared.named_parameters()}
@@ -163,13 +140,6 @@ class MadeHead:
             yield
         finally:  # after an interruption, too, as the model then is as it was trained so far
             torch.sub(self.trained.data, self._start, out=self._change)
-
-    def state(self) -> Mapping[str, Tensor]:
-        """See `PersonalHead`."""
-        return {}  # nu is what it started with and the extras, which are kept anyway
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `PersonalHead`."""
 
 
 def _first(shapes: Mapping[str, tuple[int, ...]], seed: int) -> Tensor:

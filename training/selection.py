@@ -14,7 +14,6 @@ from dpeer.training.evaluation import Evaluation, evaluate, mean_loss, predictio
 from dpeer.training.measures import Figures, measure
 from dpeer.training.metrics import classification_metrics, predicts_values
 from dpeer.training.per_row_metrics import Rows, constant_loss, find_rows
-from dpeer.training.state.snapshots import Predicted
 from dpeer.training.task import Loss, Task
 
 Point = Literal["trained", "mixed", "finished"]
@@ -36,7 +35,7 @@ class ModelSelection:
     Attributes:
         measured_on: Which of the task's data figures are of.
         keeps_best: Whether the best model is looked for.
-        best: The best model so far.
+        best: The best model so far, as `Net.snapshot` gives it.
         best_round: The round of the best model.
         best_point: When in that round it was as it is.
         best_loss: The best model's loss on the validation data.
@@ -58,7 +57,7 @@ class ModelSelection:
         self._test = Batches(evaluate_on, getattr(task, evaluate_on), task.collate, compute)
         self._validation = Batches("validation", task.validation, task.collate, compute) if keep == "best" else None
         self.keeps_best = keep == "best"
-        self.best: Predicted | None = None
+        self.best: dict[str, Tensor] | None = None
         self.best_round: int | None = None
         self.best_point: Point | None = None
         self.best_loss = math.inf

@@ -312,9 +312,6 @@ class OptionSettings(Section):
 
     rho: float = setting(0.05, "radius of SAM (dfedsmdc, dfedsam, fedsam)", mark=Mark.SHARED, group=_OPTIONS, ge=0)
     sam: SamOn = setting("body", "where dfedsmdc takes SAM steps", mark=Mark.SHARED, group=_OPTIONS)
-    finetune_epochs: int = setting(
-        5, "epochs on the whole model after the last round (fedbabu)", mark=Mark.OWN, group=_OPTIONS, ge=1
-    )
     ditto_lambda: float = setting(
         0.75, "pull of the shared model on the personal one (ditto)", mark=Mark.SHARED, group=_OPTIONS, ge=0
     )

@@ -43,19 +43,6 @@ def projected(step: Step, project: Callable[[Tensor], object]) -> Step:
     return lambda flat: _Projected(step(flat), flat, project)
 
 
-def at_rate(step: Step, lr: float) -> Step:
-    """An optimizer that steps as `step` does, at this learning rate whatever the one that it is called with."""
-    return lambda flat: _AtRate(step(flat), lr)
-
-
-class _AtRate:
-    def __init__(self, inner: Optimizer, lr: float) -> None:
-        self._inner, self._lr = inner, lr
-
-    def step(self, lr: float) -> None:
-        self._inner.step(self._lr)
-
-
 class _Projected:
     def __init__(self, inner: Optimizer, flat: Flat, project: Callable[[Tensor], object]) -> None:
         self._inner, self._flat, self._project = inner, flat, project

@@ -1,42 +1,55 @@
-"""Trainer: one peer's model, its buffers, and the phases of local training that an algorithm's round is made of."""
+"""Trainer: one peer's model as an algorithm steers it, and the phases of local training that a round is made of."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from dpeer.exceptions import TaskError
 from dpeer.privacy.sample_level import Ascent
 from dpeer.training.adam import AdamW
-from dpeer.training.batch_loader import Batches, predict
+from dpeer.training.batch_loader import Batch
 from dpeer.training.device import HOST, Compute
-from dpeer.training.errors import as_tensor, batch_hint, blame, lone_sample_hint, loss_hint, not_differentiable_hint
-from dpeer.training.flat import Exchanged, Extended, Extras, Flat, Phase, new_vector
+from dpeer.training.flat import Flat, Phase
 from dpeer.training.gradients import Gradient, looks, plain
-from dpeer.training.minibatches import Batch, Minibatches, More
-from dpeer.training.objective import check_broadcast, objective
+from dpeer.training.minibatches import Minibatches
+from dpeer.training.net import Net
 from dpeer.training.randomness import GlobalGenerators
 from dpeer.training.schedules import factor
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.sgd import Momentum, Optimizer, Step, clip_gradient
 from dpeer.training.split import Split
-from dpeer.training.state.snapshots import ModuleBuffers
 from dpeer.training.step_budget import StepBudget
 from dpeer.training.step_pace import StepPace
-from dpeer.training.task import Loss, Task
-
-if TYPE_CHECKING:
-    from dpeer.training.dpsgd.gradient import Met
+from dpeer.training.task import Task
 
 
-@dataclass(frozen=True)
-class Figures:
+class Rates(NamedTuple):
+    """The learning rates of a round, by `lr_schedule` and `warmup`.
+
+    Attributes:
+        body: Of the body, or of the whole model.
+        head: Of the head.
+        factor: What the first round's rates are multiplied by.
+    """
+
+    body: float
+    head: float
+    factor: float
+
+    @classmethod
+    def of(cls, h: Hyperparameters, number: int) -> Rates:
+        """Those of round `number`."""
+        by = factor(h.lr_schedule, number, decay=h.lr_decay, rounds=h.rounds, warmup=h.warmup)
+        return cls(h.body_lr * by, h.head_lr * by, by)
+
+
+class Figures(NamedTuple):
     """True figures about a peer's data.
 
     Attributes:
@@ -44,17 +57,15 @@ class Figures:
         units: How many units of protection, samples or groups of them.
         gradients: For how many samples a gradient of the loss has been computed so far in this process.
         loss: Sample-weighted mean of the (unperturbed) minibatch losses of the last epoch; None where there was none.
-        met: What clipping met in the round so far; None where nothing is clipped.
     """
 
     samples: int
     units: int
     gradients: int
     loss: float | None
-    met: Met | None = None
 
 
-class Trainer:
+class Trainer(Net):
     """One peer's model, as an algorithm steers it, and the training of its parameters on the peer's data.
 
     Args:
@@ -67,24 +78,17 @@ class Trainer:
         generators: What the task may draw from; if None, as for any task of which nothing is known.
         extras: How many values travel beside the body, by name.
         pace: Times the steps, and chooses the threads that train; None for neither.
-
-    Attributes:
-        body: The parameters that are shared; all of them, or none, for algorithms that do not divide the model.
-        head: The parameters that stay on the peer.
-        model: All trainable parameters, body first; the same memory.
-        extras: What travels and is mixed beside the body, by name; vectors of zeros at first, to be changed in place.
-        everything: Extras, body and head; the same memory.
-        shared: What travels and is mixed: extras and body; the same memory.
-        module: The task's model.
-        untrained: What else of the model may change: buffers and frozen parameters.
-        task: The task.
-        data: The training data.
-        number: The round, from 0; the learner sets it.
-        budget: Counts the steps of a round's training, and may end its phases early; the learner limits it.
-        loss_function: What is made small: ``loss_function(outputs, targets)``, the mean over the batch.
-        ascent: Along which gradient SAM climbs; see `dpeer.training.gradients.sam`.
         sampled_share: The share of all peers whose bodies a mixing takes the mean of, where a sample of them sends to
             all; 1 elsewhere.
+        source: Makes the source of minibatches and gradients of the plain one; None for the plain one itself.
+
+    Attributes:
+        number: The round, from 0.
+        rates: The learning rates of the round.
+        budget: Counts the steps of a round's training, and may end its phases early; the learner limits it.
+        source: Where minibatches and gradients come from.
+        mask: Which values of the model may be other than zero, shape (model.count,), bool; None where all may. A sparse
+            algorithm sets it at its start; then `fit` keeps the others at zero, and those alone travel.
     """
 
     def __init__(
@@ -99,70 +103,58 @@ class Trainer:
         generators: GlobalGenerators | None = None,
         extras: Mapping[str, int] = MappingProxyType({}),
         pace: StepPace | None = None,
+        sampled_share: float = 1.0,
+        source: Callable[[Minibatches], Minibatches] = lambda plain: plain,
     ) -> None:
-        self.hyperparameters = hyperparameters
-        self.task, self.module, self.compute = task, task.model, compute
-        shared = sum(parameter.numel() for _, parameter in split.body)
-        total = shared + sum(parameter.numel() for _, parameter in split.head)
-        beside = sum(extras.values())
-        # Extras, body and head, so that what travels is one vector, and so is what is trained.
-        self.everything, grad = new_vector(beside + total, compute.device), new_vector(total, compute.device)
-        data = self.everything[beside:]
-        self.body = Flat("body" if split.head else "model", split.body, data[:shared], grad[:shared])
-        self.head = Flat("head" if split.body else "model", split.head, data[shared:], grad[shared:])
-        self.model = Flat("model", [*split.body, *split.head], data, grad)
-        self.extras = Extras(extras, self.everything[:beside])
-        together = self.everything[: beside + shared]
-        self.shared: Exchanged = Extended(self.extras, self.body, together) if extras else self.body
-        self.untrained = ModuleBuffers(task.model, self.body, self.head)
-        self.number = 0
+        super().__init__(task, split, hyperparameters, compute=compute, extras=extras)
+        self.rank, self.seed, self.sampled_share = rank, seed, sampled_share
         self.budget, self.pace = StepBudget(), pace
-        self._gradients, self._paired = 0, False
-        self.ascent: Ascent = "same-batch"
-        self.sampled_share = 1.0
-        self.data = Batches("train", task.train, task.collate, compute)
-        self.rank, self.seed = rank, seed
-        self.loss_function: Loss = compute.own(objective(task, hyperparameters.class_weights, self.data), task.model)
+        self._plain = Minibatches(self, rank=rank, seed=seed)
+        self.source = source(self._plain)
         self._generators = generators or GlobalGenerators(seed, rank, compute.device)
-        self._minibatches = Minibatches(self.data, task.augment, hyperparameters, rank=rank, seed=seed)
+        self._noted: deque[tuple[Tensor, int]] = deque()
+        self._loss: float | None = None
+        self.number, self.rates = 0, Rates.of(hyperparameters, 0)
+        self.mask: Tensor | None = None
 
     @property
     def figures(self) -> Figures:
         """Figures of the data and of training on them, for the peer's own files."""
-        return Figures(len(self.data), len(self.data), self._gradients, self._minibatches.loss)
-
-    @property
-    def num_samples(self) -> int:
-        """How many training samples this peer has."""
-        return self.figures.samples
-
-    @property
-    def gradients(self) -> int:
-        """For how many samples a gradient of the loss has been computed so far in this process."""
-        return self.figures.gradients
-
-    def computed(self, samples: int) -> None:
-        """Count a gradient of the loss for each of so many samples."""
-        self._gradients += samples
-
-    @property
-    def noised(self) -> bool:
-        """Whether the gradients carry noise, as privacy at sample level has it."""
-        return False
+        return Figures(len(self.data), self.source.units, self._gradients, self._loss)
 
     @property
     def noise_std(self) -> float:
         """The standard deviation of the noise in each coordinate of a gradient, before `grad_clip`; 0 without noise."""
-        return 0.0
+        return self.source.noise_std
+
+    @property
+    def ascent(self) -> Ascent:
+        """Along which gradient SAM climbs; see `dpeer.training.gradients.sam`."""
+        return self.source.ascent
 
     def interrupt(self) -> None:
         """Make training raise before its next minibatch. Any thread may call this."""
-        self._minibatches.interrupt()
+        self._plain.interrupt()
+        self.source.interrupt()
 
     def begin(self, number: int) -> None:
         """Begin round `number`, in which nothing has been trained so far."""
-        self.number, self._minibatches.loss = number, None
+        self.number, self.rates, self._loss = number, Rates.of(self.hyperparameters, number), None
         self.budget.begin()
+        self.source.begin()
+
+    @contextmanager
+    def drawing(self, source: Minibatches) -> Iterator[None]:
+        """Context in which minibatches and gradients come from another source."""
+        self.source, before = source, self.source
+        try:
+            yield
+        finally:
+            self.source = before
+
+    def at_home(self) -> AbstractContextManager[None]:
+        """Context in which training has no noise, whatever is protected; nothing of it may ever leave the peer."""
+        return self.drawing(self._plain)
 
     def fit(
         self,
@@ -182,7 +174,7 @@ class Trainer:
         Args:
             part: `body`, `head` or `model`.
             epochs: Passes over the data; fewer where the peer's budget ends before.
-            lr: Learning rate, before schedule and warm-up; it is made this round's here.
+            lr: Learning rate, such as ``rates.body``.
             gradient: What a step is made with; see `dpeer.training.gradients`.
             step: Makes the optimizer, one for each call; `optimizer` if None, which starts anew.
             phase: Decides about the order of the samples; the part's own if None.
@@ -192,47 +184,30 @@ class Trainer:
             Interrupted: `interrupt` was called; the parameters are as after the last whole minibatch.
             TaskError: The task's model, loss or data raised, or gave what cannot be used.
         """
-        if not part.count:
+        chosen = self.source.stepped(part, lr, self.number)
+        if chosen is None or not chosen.part.count:
             return
-        with self.training(part):
-            for _ in self.steps(part, epochs=epochs, lr=lr, gradient=gradient, step=step, phase=phase, beside=beside):
-                pass
-
-    def steps(
-        self,
-        part: Flat,
-        *,
-        epochs: int,
-        lr: float,
-        gradient: Gradient = plain,
-        step: Step | None = None,
-        phase: Phase | None = None,
-        beside: Sequence[tuple[Flat, float]] = (),
-    ) -> Iterator[None]:
-        """The steps of `fit`, each made when the iterator is advanced, which has to be within `training`."""
-        clip, make = self.hyperparameters.grad_clip, step or self.optimizer
-        stepped = [(flat, make(flat), self.decayed(rate)) for flat, rate in (*self.rates(part, lr), *beside)]
-        pace = self.pace
-        timed = None if pace is None else pace.phase(looks(gradient, self.ascent))
-        for batch in self.minibatches(phase or part.phase, epochs):
-            began = 0.0 if pace is None else pace.clock()
-            loss = gradient(self, part, batch)
-            for flat, optimizer, rate in stepped:
-                if clip is not None:
-                    clip_gradient(flat, clip)
-                optimizer.step(rate)
-            self.note(loss, batch)
-            if pace is not None and timed is not None:
-                pace.stepped(timed, batch.size, began)
-            yield
+        part, clip, pace = chosen.part, self.hyperparameters.grad_clip, self.pace
+        with self.drawing(chosen.source), self.training(part):
+            many = looks(gradient, self.ascent)
+            optimizers = [((step or self.optimizer)(flat), flat, rate) for flat, rate in (*chosen.rates, *beside)]
+            timed = None if pace is None else pace.phase(many)
+            for batch in self._drawn(phase or part.phase, epochs, part=part.phase, looks=many):
+                began = 0.0 if pace is None else pace.clock()
+                loss = gradient(self, part, batch)
+                for optimizer, flat, rate in optimizers:
+                    if clip is not None:
+                        clip_gradient(flat, clip)
+                    optimizer.step(rate)
+                if self.mask is not None:
+                    self.model.data.mul_(self.mask)
+                self.note(loss, batch)
+                if pace is not None and timed is not None:
+                    pace.stepped(timed, batch.size, began)
 
     def planned_steps(self, epochs: int) -> int:
         """How many steps `fit` takes for so many passes over the data, where no budget ends it before."""
-        return self._minibatches.steps(epochs)
-
-    def rates(self, part: Flat, lr: float) -> Sequence[tuple[Flat, float]]:
-        """The vectors that are stepped when `part` is trained, each with its learning rate."""
-        return [(part, lr)]
+        return self.source.steps(epochs)
 
     def optimizer(self, flat: Flat) -> Optimizer:
         """A new optimizer, as the settings `optimizer`, `momentum` and `weight_decay` name it; its state is zero."""
@@ -241,52 +216,27 @@ class Trainer:
             return AdamW(flat, h.momentum, h.weight_decay)
         return Momentum(flat, h.momentum, h.weight_decay)
 
-    def decayed(self, lr: float) -> float:
-        """A learning rate as it is in this round, by `lr_schedule` and `warmup`."""
-        h = self.hyperparameters
-        return lr * factor(h.lr_schedule, self.number, decay=h.lr_decay, rounds=h.rounds, warmup=h.warmup)
-
-    @contextmanager
-    def training(self, part: Flat) -> Iterator[None]:
-        """Context in which only `part` gets gradients, and only where `gradient` asks for them.
-
-        What is not trained is left out of the backward pass: head epochs need only a forward pass of the body.
-        """
-        self.module.train()
-        for flat in (self.body, self.head):
-            flat.requires_grad(flat is part or part is self.model)
-        with torch.no_grad():
-            yield
-
     def minibatches(self, phase: Phase, epochs: int) -> Iterator[Batch]:
         """This round's minibatches: see `Minibatches.of`; fewer where the peer's budget ends before."""
-        return self._minibatches.of(self.number, phase, epochs, self.begin_phase(epochs))
+        return self._drawn(phase, epochs, part=phase, looks=1)
 
-    def begin_phase(self, epochs: int) -> More:
-        """Begin a phase of the round's budget."""
-        return self.budget.phase(self.planned_steps(epochs))
+    def _drawn(self, phase: Phase, epochs: int, *, part: str, looks: int) -> Iterator[Batch]:
+        source = self.source
+        more = self.budget.phase(source.steps(epochs))
+        self._noted = deque(maxlen=source.an_epoch)
+        yield from source.of(self.number, phase, epochs, more, part=part, looks=looks)
+        if any(size for _, size in self._noted):
+            weights = torch.tensor([size for _, size in self._noted], dtype=torch.float64, device="cpu")
+            losses = torch.stack([loss for loss, _ in self._noted]).cpu().double()
+            self._loss = (losses @ weights / weights.sum()).item()
 
     def note(self, loss: Tensor, batch: Batch) -> None:
-        """Remember the loss of a minibatch: `loss` becomes the mean over the last epoch's."""
-        self._minibatches.note(loss, batch)
-
-    @property
-    def loss(self) -> float | None:
-        """Sample-weighted mean of the (unperturbed) minibatch losses of the last epoch; None where there was none."""
-        return self.figures.loss
+        """Remember the loss of a minibatch: the loss of `figures` becomes the mean over the last epoch's."""
+        self._noted.append(self.source.weighed(loss, batch))
 
     def gradient(self, part: Flat, batch: Batch) -> Tensor:
         """Compute the minibatch's gradient into ``part.grad``; return its loss, a scalar."""
-        part.grad.zero_()
-        with torch.enable_grad():
-            with self.compute.autocast():
-                outputs = self.outputs(batch)
-                loss = self.objective(outputs, batch)
-            with blame("the task's model cannot be differentiated", lambda: not_differentiable_hint(loss, outputs)):
-                loss.backward()  # type: ignore[no-untyped-call]
-        self.reattach()
-        self.computed(batch.size)
-        return loss.detach()
+        return self.source.gradient(part, batch)
 
     def repeating(self) -> Callable[[], AbstractContextManager[None]]:
         """A function that begins a block in which the task draws once more the numbers that it draws from now on.
@@ -302,55 +252,3 @@ class Trainer:
                 yield
 
         return repeated
-
-    def outputs(self, batch: Batch) -> Any:
-        """The model's outputs for a minibatch; to be called, as `objective` is, within `Compute.autocast`."""
-        with blame("the task's model failed on a training batch", lambda: self._hint(batch)):
-            return predict(self.module, batch.inputs)
-
-    def _hint(self, batch: Batch) -> str:
-        alone = (
-            lone_sample_hint(self.module, len(self.data), self.hyperparameters.batch_size) if batch.size == 1 else ""
-        )
-        return alone or batch_hint(batch.inputs)
-
-    def objective(self, outputs: Any, batch: Batch) -> Tensor:
-        """The task's loss, a scalar."""
-        outputs = self.compute.full(outputs)
-        hint = lambda: loss_hint(batch.targets, outputs)  # noqa: E731
-        with blame("the task's loss failed on a training batch", hint):
-            if not self._paired:
-                check_broadcast(self.loss_function, outputs, batch.targets)
-                self._paired = True
-            loss = as_tensor(self.loss_function(outputs, batch.targets))
-            if loss.numel() != 1:
-                raise TaskError(
-                    f"the task's loss gave a tensor of shape {tuple(loss.shape)}; it must give one number, "
-                    "the mean over the batch"
-                )
-            return loss.reshape(())
-
-    def reattach(self) -> None:
-        """Undo what the task's code may have done to the parameters' storage; see `Flat.reattach`."""
-        self.model.reattach()
-
-    @contextmanager
-    def holding(self, values: Tensor | None, untrained: Mapping[str, Tensor] | None = None) -> Iterator[None]:
-        """Context in which the model's parameters have other values, shape (model.count,); None changes nothing.
-
-        Args:
-            values: The values.
-            untrained: Buffers that go with the values, as `ModuleBuffers.copies` gave them; None to keep the model's.
-        """
-        if values is None:
-            yield
-            return
-        kept = self.model.data.clone()
-        with torch.no_grad(), nullcontext() if untrained is None else self.untrained.kept():
-            self.model.data.copy_(values)
-            self.untrained.put(untrained or {})
-            try:
-                yield
-            finally:
-                self.reattach()
-                self.model.data.copy_(kept)

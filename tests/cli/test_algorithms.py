@@ -13,6 +13,7 @@ from dpeer.peer.core.handshake import mismatch
 from dpeer.peer.core.wire import Hello
 from dpeer.topology.settings import build_graph
 from dpeer.training import ALGORITHMS
+from dpeer.training.algorithms.options import settings_of
 from tests.cli.command import parsed, text, words
 
 GRADIENTS = {
@@ -41,7 +42,7 @@ def test_json_lists_every_algorithm_as_it_describes_itself() -> None:
             "messages": 0 if algorithm.name == "local" else 1,
             "gradients": GRADIENTS[algorithm.name],
             "defaults": dict(algorithm.defaults),
-            "options": list(algorithm.settings()),
+            "options": list(settings_of(algorithm)),
         }
 
 

@@ -20,13 +20,14 @@ from dpeer.sections import names
 from dpeer.topology import Isolated, Participation, ServerSampling, take_part
 from dpeer.topology.settings import GraphSettings, build_graph
 from dpeer.training import ALGORITHMS, find_algorithm
+from dpeer.training.algorithms.options import settings_of
 
 ROOT = Path(__file__).parents[2]
 PAPERS = ROOT / "examples" / "papers"
 FILES = {path.relative_to(PAPERS).with_suffix("").as_posix(): path for path in sorted(PAPERS.rglob("*.toml"))}
 ADAMW = [name.removeprefix("dp-fedadamw/") for name in FILES if name.startswith("dp-fedadamw/")]
 HOOKS = ("train", "mixed", "finish", "extras", "start", "predictor", "sit_out")
-OF_SOME = {name for algorithm in ALGORITHMS.values() for name in algorithm.settings()}
+OF_SOME = {name for algorithm in ALGORITHMS.values() for name in settings_of(algorithm)}
 """Settings that mean something to some algorithms only."""
 
 NUMBER = r"([\d,]+(?:\.\d+)?)"
@@ -63,7 +64,7 @@ def stated(name: str, pattern: str) -> list[float]:
 def effective(cell: Cell) -> dict[str, Any]:
     """What decides about a run's results: its algorithm's code, and all settings that mean anything to it."""
     settings, algorithm = with_defaults(cell.settings), find_algorithm(cell.settings.algorithm)
-    nothing = {*aside(), "algorithm", "preset", "seed", *(OF_SOME - {*algorithm.settings()})}
+    nothing = {*aside(), "algorithm", "preset", "seed", *(OF_SOME - {*settings_of(algorithm)})}
     if cell.variant.alone:
         nothing |= {*names(GraphSettings)} - {"size"}
     if settings.topology == "full":
@@ -135,7 +136,7 @@ def test_all_methods_train_as_the_dfedmdc_paper_prints(name: str) -> None:
         method, sampled = cell.variant.algorithm, "pathological" in str(s.partition)
         assert (s.size, s.rounds, s.batch_size, s.model) == (100, rounds, 128, "resnet18-gn")
         assert (s.body_lr, s.lr_decay, s.momentum, s.weight_decay) == (0.1, 0.995, 0.9, 0.0)
-        assert (s.body_epochs, s.rho, s.sparsity, s.ditto_lambda, s.finetune_epochs) == (5, 0.7, 0.5, 0.75, 5)
+        assert (s.body_epochs, s.rho, s.sparsity, s.ditto_lambda) == (5, 0.7, 0.5, 0.75)
         assert s.head_lr == (0.001 if method in ("dfedmdc", "dfedsmdc") else 0.1)
         assert s.head_epochs == (10 if method == "fedrep" else 5 if sampled else 1)
         graph = ("full", "uniform") if method in SERVER else ("random-regular", "metropolis")

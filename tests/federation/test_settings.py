@@ -40,7 +40,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "weight_decay": (0.1, {}), "grad_clip": (10.0, {}), "body_epochs": (2, {}), "head_epochs": (2, {}),
     "class_weights": ("balanced", {}),
     "local_steps": (3, {}), "batch_size": (8, {}), "rho": (0.2, {}), "sam": ("head", {}),
-    "finetune_epochs": (2, {"algorithm": "fedbabu"}), "ditto_lambda": (0.1, {"algorithm": "ditto"}),
+    "ditto_lambda": (0.1, {"algorithm": "ditto"}),
     "sparsity": (0.2, {"algorithm": "dis-pfl"}), "prune_rate": (0.2, {"algorithm": "dis-pfl"}),
     "compress": ("int8", {}),
     "robust": ("clip", {}), "max_norm": (3.0, {}),

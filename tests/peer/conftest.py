@@ -130,9 +130,6 @@ class VectorLearner:
         self.body = sum(row[rank] * np.frombuffer(received[rank][0]) for rank in sorted(row))
         return {}
 
-    def finish(self, number):
-        self.gradients += 5
-
     def fine_tune(self, number):
         return None
 

@@ -66,7 +66,6 @@ def test_facts_are_stated(name: str) -> None:
     assert found.summary
     assert "\n" not in found.summary
     assert found.leaves
-    assert not facts.draws, "what dpeer's own algorithms draw comes from named streams"
     assert source_hash(found) == hashlib.sha256().hexdigest(), "dpeer's own code is no plug-in"
     assert {*found.uses, *found.defaults} <= {*Hyperparameters.model_fields}
     assert found().gradients(Hyperparameters()) > 0
@@ -130,7 +129,7 @@ def test_an_interrupted_end_has_changed_nothing(case: str, peers: Peers) -> None
     before, found = ours.trainer.model.data.clone(), ours.evaluate()
     hook = ours.trainer.module.register_forward_hook(lambda *_: ours.interrupt())
     with pytest.raises(Interrupted):
-        ours.finish(0) if case == "fedbabu" else ours.fine_tune(0)
+        ours.fine_tune(0)
     hook.remove()
     assert torch.equal(ours.trainer.model.data, before)
     assert (ours.evaluate(), ours.kept_point) == (found, "mixed")
@@ -169,7 +168,6 @@ def test_a_finished_run_is_as_it_was_and_can_be_continued(case: str, peers: Peer
     gossip(whole, 4)
     gossip(first, 2)
     for ours in first:
-        ours.finish(1)
         ours.fine_tune(1)
     folders = saved(first, tmp_path)
     for fresh, folder in zip(resumed, folders, strict=True):
@@ -185,7 +183,6 @@ def test_a_finished_run_is_as_it_was_and_can_be_continued(case: str, peers: Peer
     for a, b in zip(whole, resumed, strict=True):
         assert_same(a, b, tmp_path)
         for ours in (a, b):
-            ours.finish(3)
             ours.fine_tune(3)
         assert_same(a, b, tmp_path)
 
@@ -263,7 +260,6 @@ KEPT = {
     "fedrod": "last/rest/algorithm/personal",
     "fedadamw": "last/rest/algorithm/covered",
     "fedadamw aggregate=full": "last/rest/algorithm/at_home",
-    "fedbabu": "last/rest/algorithm/tuned",
     "dis-pfl": "last/rest/algorithm/held",
 }
 
@@ -272,19 +268,17 @@ KEPT = {
 def test_what_an_algorithm_keeps_is_checked(case: str, peers: Peers, tmp_path: Path) -> None:
     learners = peers(case)
     gossip(learners, 1)
-    learners[0].finish(0)
     folder = saved(learners, tmp_path)[0]
     file = folder / "learner.safetensors"
     whole, name = load_file(file), KEPT[case]
     save_file(whole | {name: whole[name][:-1].clone()}, file)  # of a smaller model
     refused(peers(case)[0], folder)
-    if case != "fedbabu":  # there may be none
-        save_file({key: value for key, value in whole.items() if key != name}, file)
-        refused(peers(case)[0], folder)
+    save_file({key: value for key, value in whole.items() if key != name}, file)
+    refused(peers(case)[0], folder)
     save_file(whole, file)
     peers(case)[0].load(folder)
 
 
-def test_a_peers_own_option_is_no_part_of_the_run(peers: Peers, tmp_path: Path) -> None:
-    folder = saved(peers("fedbabu"), tmp_path)[0]
-    peers("fedbabu", finetune_epochs=7)[0].load(folder)
+def test_a_peers_own_setting_is_no_part_of_the_run(peers: Peers, tmp_path: Path) -> None:
+    folder = saved(peers("fedrep"), tmp_path)[0]
+    peers("fedrep", head_epochs=7)[0].load(folder)

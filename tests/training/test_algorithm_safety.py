@@ -1,9 +1,7 @@
 """What an algorithm of a user's own cannot break, by mistake or on purpose."""
 
 import datetime
-import json
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
@@ -18,7 +16,7 @@ from pydantic_core import to_jsonable_python
 from safetensors.torch import load_file
 from torch import Tensor
 
-from dpeer.exceptions import AlgorithmError, CheckpointError
+from dpeer.exceptions import AlgorithmError
 from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.training import (
     Algorithm,
@@ -30,7 +28,6 @@ from dpeer.training import (
     option,
     shared_options,
 )
-from tests.training.dp_learners import sampled
 from tests.training.small import small_task
 
 H = Hyperparameters(body_epochs=1, batch_size=16)
@@ -54,7 +51,6 @@ def learner(task: Task, algorithm: type[Algorithm], folder: Path | None = None, 
 def test_what_a_class_says_of_its_own_code_does_not_hold_for_others_code() -> None:
     class Public(Plain):
         mixed_uses_data = False
-        draws = False
 
         def mixed(self, peer: Any) -> None:
             peer.body.data.mul_(0.5)
@@ -67,7 +63,6 @@ def test_what_a_class_says_of_its_own_code_does_not_hold_for_others_code() -> No
             peer.body.data.add_(peer.data.take([0])[0].sum())
 
     assert (Public.mixed_uses_data, Same.mixed_uses_data, Other.mixed_uses_data) == (False, True, True)
-    assert (Public.draws, Same.draws, Other.draws) == (False, True, True)
 
 
 def test_a_private_run_is_resumed_with_the_base_of_its_extras(tmp_path: Path) -> None:
@@ -172,10 +167,10 @@ def test_options_are_made_once() -> None:
     assert made.algorithm.options.double == pytest.approx(0.6)
 
 
-@pytest.mark.parametrize("method", ["predictor", "state", "codec", "sit_out"])
-def test_whatever_fails_is_one_error_that_names_the_method(method: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["predictor", "extras", "start", "train", "mixed"])
+def test_whatever_fails_is_one_error_that_names_the_method(method: str) -> None:
     def fail(self: Any, *arguments: Any) -> Any:
-        raise SystemExit("bye") if method == "state" else ZeroDivisionError("oh")
+        raise SystemExit("bye") if method == "extras" else ZeroDivisionError("oh")
 
     Broken = type("Broken", (Plain,), {method: fail})
 
@@ -185,14 +180,14 @@ def test_whatever_fails_is_one_error_that_names_the_method(method: str, tmp_path
         assert one.head_parameters >= 0
         one.train(0)
         one.evaluate()
-        (tmp_path / "saved").mkdir()
-        one.save(tmp_path / "saved")
+        one.release(0)
+        one.mix({}, {0: 1.0})
 
     with pytest.raises(AlgorithmError):
         use()
 
 
-# What an algorithm of a user's own keeps, plans and draws outside of its rounds.
+# What an algorithm of a user's own keeps and draws outside of its rounds.
 
 
 def learned(task: Task, algorithm: type[Algorithm]) -> TorchLearner:
@@ -203,33 +198,6 @@ def saved(one: TorchLearner, folder: Path) -> Path:
     folder.mkdir()
     one.save(folder)
     return folder
-
-
-def test_a_plan_is_compared_as_it_is_read_again(tmp_path: Path) -> None:
-    class Shaped(Plain):
-        shape: tuple[int, ...] = (1, 2)
-
-        def plan(self, peer: Any) -> Mapping[str, Any]:
-            return {"shape": self.shape, "by number": {1: "a"}}
-
-    class Reshaped(Shaped):
-        name = "Shaped"
-        shape = (1, 3)
-
-    folder = saved(learned(small_task(), Shaped), tmp_path / "saved")
-    learned(small_task(), Shaped).load(folder)
-    with pytest.raises(CheckpointError):
-        learned(small_task(), Reshaped).load(folder)
-
-
-def test_the_keys_that_are_taken_are_those_of_the_file(tmp_path: Path) -> None:
-    from dpeer.training.state.file_names import RESERVED, REST
-
-    (tmp_path / "private").mkdir()
-    learned(small_task(), Plain).save(tmp_path)
-    sampled(small_task(), tmp_path / "ledger").save(tmp_path / "private")
-    written = [json.loads((folder / REST).read_text()) for folder in (tmp_path, tmp_path / "private")]
-    assert {*written[0], *written[1]} - {"number of rounds, with which the cosine schedule ends,"} == RESERVED
 
 
 class Drawing(Plain):
@@ -244,17 +212,14 @@ class Drawing(Plain):
     def start(self, peer: Any) -> None:
         self.drawn.append(torch.rand(()).item())
 
-    def codec(self, peer: Any) -> None:
+    def train(self, peer: Any) -> None:
         self.drawn.append(random.random())
 
-    def sit_out(self) -> None:
+    def mixed(self, peer: Any) -> None:
         self.drawn.append(random.random())
 
-    def state(self) -> Mapping[str, Tensor]:
-        return {"drawn": torch.tensor([*self.drawn, random.random()], dtype=torch.float64)}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        self.drawn = [*state["drawn"].tolist(), random.random()]
+    def adopted(self, peer: Any) -> None:
+        self.drawn.append(random.random())
 
     def predictor(self, peer: Any) -> Tensor:
         found: Tensor = peer.model.data + torch.randn(peer.model.count)
@@ -276,7 +241,12 @@ def test_whatever_it_draws_is_the_same_whatever_else_has_drawn(tmp_path: Path) -
         one = learned(task, Drawing)
         for number in range(2):
             disturb()
-            one.sit_out(number)
+            one.train(number)
+            disturb()
+            sent = one.release(number)
+            one.mix({}, {0: 1.0})
+            disturb()
+            one.adopt(number + 2, {1: sent}, lambda ranks: {1: 1.0})
         disturb()
         folder = saved(one, tmp_path / str(seed))
         disturb()
@@ -287,6 +257,6 @@ def test_whatever_it_draws_is_the_same_whatever_else_has_drawn(tmp_path: Path) -
 
     (first, model), (second, other) = drawn(10), drawn(20)
     assert first == second
-    assert len({*first}) == len(first) == 8, "each draw has a stream of its own"
+    assert len({*first}) == len(first) == 9, "each draw has a stream of its own"
     assert model.keys() == other.keys()
     assert all(torch.equal(model[name], other[name]) for name in model)

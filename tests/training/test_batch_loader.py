@@ -78,7 +78,7 @@ def test_structured_inputs_fill_the_models_arguments() -> None:
 
 
 SEED, RANK = 3, 2
-PHASES = {"head": 0, "body": 1, "model": 2, "personal": 3, "finetune": 4, "screen": 5}
+PHASES = {"head": 0, "body": 1, "model": 2, "personal": 3, "screen": 5}
 
 
 def noise(inputs: Tensor, generator: Generator) -> Tensor:

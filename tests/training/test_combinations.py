@@ -53,7 +53,7 @@ def test_a_task_that_an_algorithm_cannot_train(algorithm: str, parts: dict[str, 
 @pytest.mark.parametrize(
     ("algorithm", "settings", "fragment"),
     [
-        ("fedrod", {"class_weights": "balanced"}, "leave out --class-weights balanced"),
+        ("fedrod", {"class_weights": "balanced"}, "--class-weights balanced: fedrod has a loss that balances classes"),
         ("fedadamw", {"optimizer": "sgd"}, "--optimizer sgd: fedadamw takes steps of adamw"),
         ("dis-pfl", {"options": {"sparsity": 0.95}}, "--sparsity 0.95 leaves nothing of 'body.0.bias'"),
         ("dis-pfl", {"compress": "int8"}, "--compress int8 cannot be used with dis-pfl"),
@@ -70,6 +70,12 @@ def test_settings_that_do_not_go_together(algorithm: str, settings: dict[str, An
         build_learner(
             small_task(), algorithm, Hyperparameters(**given), rank=0, seed=0, options=settings.get("options")
         ).train(0)
+
+
+def test_a_loss_of_ones_own_takes_no_weights_of_classes() -> None:
+    task = small_task(loss=lambda outputs, targets: cross_entropy(outputs, targets))
+    with refused(ConfigurationError, "--class-weights balanced: it weights the classes of cross-entropy"):
+        build_learner(task, "dfedmdc", Hyperparameters(class_weights="balanced"), rank=0, seed=0)
 
 
 def test_a_finish_of_no_head() -> None:

@@ -58,7 +58,6 @@ IN_HEAD, LEFT = [{"model": Normalised(layer=True), "head": ("extra", "fc"), "sam
         ({"loss": lambda o, t: o}, {}, "loss gave a tensor of shape (32, 3)"),
         ({"loss": lambda o, t: torch.tensor(0.0)}, {}, "(the loss does not follow from the outputs: "),
         ({"loss": lambda o, t: o.mean().item()}, {}, "loss gave a float"),
-        ({"loss": absolute}, {"class_weights": "balanced"}, "--class-weights balanced weights the classes of"),
         (rows(torch.zeros(4, 6), torch.zeros(4, 2)), {"class_weights": "balanced"}, "--class-weights balanced counts"),
         ({"model": Gives(lambda o: {"logits": o})}, {}, "(the model gives a dict of 'logits': "),
         ({"model": Gives(lambda o: (o, o))}, {}, "(the model gives a tuple of 2: "),

@@ -147,10 +147,11 @@ def test_after_a_round_that_was_sat_out_no_change_is_followed() -> None:
     with torch.no_grad():
         others[0].trainer.model.data.copy_(peers[0].trainer.model.data)
         others[0].trainer.extras["second_moment"].copy_(peers[0].trainer.extras["second_moment"])
-    others[0].algorithm.restore(peers[0].algorithm.state())
+    for name, value in peers[0].algorithm.state.items():
+        others[0].algorithm.state[name].copy_(value)
     for one in (peers[0], others[0]):
-        one.sit_out(1)
-        one.train(2)
+        one.sit_out(2)
+        one.train(3)
     assert torch.equal(peers[0].trainer.model.data, others[0].trainer.model.data)
 
 
@@ -182,7 +183,7 @@ def test_of_gradients_that_are_noise_alone_nothing_is_left(correct: bool, tmp_pa
         assert mean == pytest.approx(0.0 if correct else 1 / 256, abs=0.05 / 256)
         assert ours.trainer.noise_std == 1 / 16
         ours.mix({}, {0: 1.0})
-    with ours.trainer.freely():
+    with ours.trainer.at_home():
         assert ours.trainer.noise_std == 0.0
 
 
@@ -191,7 +192,7 @@ def test_noise_is_finite_steps(tmp_path: Path) -> None:
     ours = sampled(small_task(model=Wide()), tmp_path, "fedadamw", options={"floor": 0.25}, hyper={"local_steps": 1})
     before = ours.trainer.model.data.clone()
     ours.train(0)
-    moved = (ours.trainer.model.data - before).abs() / ours.trainer.decayed(0.05)
+    moved = (ours.trainer.model.data - before).abs() / ours.trainer.rates.body
     # A step is |g| / max(sqrt(g^2 - s^2), s / 2), at most sqrt(5), where g^2 = 1.25 s^2.
     assert 2.0 < moved.max() <= math.sqrt(5) + 1e-3
 
@@ -209,7 +210,7 @@ def test_whole_data_sets_can_be_protected_though_moments_are_then_mostly_noise(a
         sent = np.frombuffer((ours.release(number) or [])[0], "<f4")
         assert np.isfinite(sent).all()
         ours.mix({}, {0: 1.0})
-        np.testing.assert_array_equal(ours.gossip.state()["base"], sent)  # what `mixed` keeps is no part of an update
+        np.testing.assert_array_equal(ours.gossip.state["base"], sent)  # what `mixed` keeps is no part of an update
         ours.trainer.extras["second_moment"].abs_().neg_()  # as noise makes every other of them
 
 

@@ -99,7 +99,6 @@ def test_it_is_plain_steps_from_what_predicts(algorithm: str, finish: str, clip:
         learner.train(number)
         learner.release(number)
         learner.mix({}, {2: 1.0})
-    learner.finish(1)
     before, trains_on = predicted(learner), learner.trainer.model.data.clone()
     gradients = learner.gradients
     found = learner.fine_tune(1)

@@ -25,9 +25,10 @@ from dpeer.training import (
     proximal,
     sam,
 )
+from dpeer.training.algorithms.options import settings_of
+from dpeer.training.batch_loader import Batch
 from dpeer.training.flat import Flat
 from dpeer.training.gradients import climbed
-from dpeer.training.minibatches import Batch
 from tests.thinning import every
 from tests.training.reference_training import DECAY, Plain
 from tests.training.small import small_task
@@ -65,7 +66,7 @@ def test_a_plain_gradient_and_momentum_by_default(pair: tuple[Trainer, Plain]) -
     ours.fit(ours.model, epochs=2, lr=LR)
     theirs.run("model", 2 * PASS)
     assert_close(ours, theirs)
-    assert ours.gradients == 100
+    assert ours.figures.gradients == 100
 
 
 @pytest.mark.parametrize("inside", [True, False])
@@ -87,7 +88,7 @@ def test_gradients_are_put_into_each_other(pair: tuple[Trainer, Plain], inside: 
         gradient = lambda rows: pulled(lambda rows: theirs.sam(rows, 0.3, theirs.gradient), rows)  # noqa: E731
     theirs.run("model", 2 * PASS, gradient=gradient)
     assert_close(ours, theirs)
-    assert ours.gradients == 200
+    assert ours.figures.gradients == 200
 
 
 def test_a_sam_of_no_radius_is_what_it_would_perturb() -> None:
@@ -191,7 +192,7 @@ def test_what_is_beside_is_stepped_along_with_its_own_rate_and_clipped_alone(opt
         return loss
 
     ours.begin(2)
-    ours.fit(ours.model, epochs=1, lr=LR, gradient=both, beside=[(beside, 0.5)])
+    ours.fit(ours.model, epochs=1, lr=ours.rates.body, gradient=both, beside=[(beside, 0.5 * ours.rates.factor)])
     twin, lr = nn.Parameter(torch.zeros(3).double()), 0.5 * DECAY**2
     theirs = (
         torch.optim.SGD([twin], lr=lr, momentum=0.9)
@@ -207,7 +208,7 @@ def test_what_is_beside_is_stepped_along_with_its_own_rate_and_clipped_alone(opt
 def test_an_empty_part_takes_nothing() -> None:
     ours = learner(small_task()).trainer
     ours.fit(ours.head, epochs=3, lr=LR, gradient=sam(0.3))
-    assert (ours.gradients, ours.loss) == (0, None)
+    assert (ours.figures.gradients, ours.figures.loss) == (0, None)
 
 
 def test_flat_views_are_the_models_own_parameters() -> None:
@@ -249,15 +250,14 @@ def test_other_phases_are_scaled_by_their_epochs_and_rounded_up() -> None:
     theirs.run("body", 7, part="body")
     assert_close(ours.trainer, theirs)
 
-    def minibatches(algorithm: str, *, finish: bool = False, **changes: Any) -> int:
+    def minibatches(algorithm: str, **changes: Any) -> int:
         task = small_task(RANK)
         ours = learner(task, algorithm, body_epochs=2, local_steps=7, **changes)
         calls: list[None] = []
         task.model.register_forward_hook(lambda *_: calls.append(None))
-        ours.finish(0) if finish else ours.train(0)
+        ours.train(0)
         return len(calls)
 
-    assert minibatches("fedbabu", finish=True, finetune_epochs=3) == 11
     assert minibatches("ditto") == 7 + 7
     assert minibatches("fedrep", head_epochs=10) == 35 + 7
     assert minibatches("dfedsmdc", head_epochs=1, sam="both") == 2 * (4 + 7)
@@ -351,7 +351,7 @@ def test_gradients_are_counted_as_foretold(algorithm: str, changes: dict[str, An
 
 
 OPTIONS: dict[str, Any] = {
-    "head_lr": 0.01, "head_epochs": 3, "rho": 0.4, "sam": "both", "finetune_epochs": 2, "ditto_lambda": 3.0,
+    "head_lr": 0.01, "head_epochs": 3, "rho": 0.4, "sam": "both", "ditto_lambda": 3.0,
     "sparsity": 0.3, "prune_rate": 0.1,
 }  # fmt: skip
 
@@ -364,7 +364,6 @@ def test_its_settings_are_those_that_matter_to_an_algorithm(algorithm: str) -> N
         ours.train(0)
         ours.release(0)
         ours.mix({}, {RANK: 1.0}) if ours.shares else None
-        ours.finish(0)
         return ours.trainer.model.data.clone(), ours.evaluate().test_loss
 
     model, loss = outcome()
@@ -373,4 +372,4 @@ def test_its_settings_are_those_that_matter_to_an_algorithm(algorithm: str) -> N
         other, other_loss = outcome(**{name: value})
         if not torch.equal(other, model) or other_loss != loss:
             matter.add(name)
-    assert matter == set(find_algorithm(algorithm).settings())
+    assert matter == set(settings_of(find_algorithm(algorithm)))

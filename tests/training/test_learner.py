@@ -210,24 +210,11 @@ def test_a_round_that_is_sat_out_can_be_the_one_whose_model_is_kept() -> None:
     assert learner.best_round == 1
 
 
-def test_what_is_left_for_the_end_tells_its_loss(make: Callable[..., TorchLearner]) -> None:
-    losses = {}
-    for algorithm in ("fedbabu", "dfedmdc"):
-        learner = make(algorithm=algorithm)
-        losses[algorithm] = learner.train(0), learner.finish(0)
-    assert losses["dfedmdc"][1] is None
-    body, whole = losses["fedbabu"]
-    assert body is not None
-    assert whole is not None
-    assert whole < body, "fine-tuning goes on from there, with the head too"
-
-
-def test_a_model_fine_tuned_for_an_earlier_end_predicts_no_more(make: Callable[..., TorchLearner]) -> None:
-    learner = make(algorithm="fedbabu")
+def test_a_model_finished_for_an_earlier_end_predicts_no_more() -> None:
+    learner = build_learner(small_task(), "fedbabu", H.model_copy(update={"finish": "all:2"}), rank=0, seed=0)
     learner.train(0)
     shared = learner.evaluate()
-    learner.finish(0)
-    assert learner.evaluate() != shared
+    assert learner.fine_tune(0) != shared
     learner.sit_out(1)
     assert learner.evaluate() == shared
 

@@ -47,7 +47,7 @@ def peer() -> Peer:
         found = small_task(samples=samples)
         torch.manual_seed(0)
         task = Task(model(), ("norm", "fc"), found.train, found.test)
-        settings: dict[str, Any] = {"body_epochs": 1, "batch_size": 16, "finetune_epochs": 2}
+        settings: dict[str, Any] = {"body_epochs": 1, "batch_size": 16, "finish": "all:2", "finish_lr": 0.05}
         return made(task, algorithm, settings | changes, rank=0, seed=0)
 
     return make
@@ -68,7 +68,7 @@ def rounds(learner: TorchLearner, first: int, last: int) -> None:
         learner.mix({}, {0: 1.0})
 
 
-# The end of FedBABU.
+# What --finish trains in the end.
 
 
 def test_an_interrupted_finish_leaves_the_buffers_as_they_were(peer: Peer) -> None:
@@ -77,7 +77,7 @@ def test_an_interrupted_finish_leaves_the_buffers_as_they_were(peer: Peer) -> No
     before, found = state(ours), ours.evaluate()
     hook = ours.trainer.module.register_forward_hook(lambda *_: ours.interrupt())
     with pytest.raises(Interrupted):
-        ours.finish(0)
+        ours.fine_tune(0)
     hook.remove()
     assert same(state(ours), before)
     assert ours.evaluate() == found
@@ -88,11 +88,11 @@ def test_what_was_fine_tuned_predicts_with_buffers_of_its_own(peer: Peer, tmp_pa
     for learner in (ours, plain):
         rounds(learner, 0, 1)
     before, found = state(ours), ours.evaluate()
-    ours.finish(0)
+    ours.fine_tune(0)
     assert same(state(ours), before), "what was shared, for rounds to come"
     assert ours.evaluate() != found
     # By hand: the same epochs on the model itself.
-    plain.trainer.fit(plain.trainer.model, epochs=2, lr=0.05, phase="finetune")
+    plain.trainer.fit(plain.trainer.model, epochs=2, lr=0.05, phase="finish")
     assert ours.evaluate() == plain.evaluate()
     ours.write_model(tmp_path / "model.safetensors")
     assert same(load_file(tmp_path / "model.safetensors"), state(plain))
@@ -106,7 +106,7 @@ def test_rounds_after_a_finish_know_nothing_of_it(peer: Peer) -> None:
     stopped, straight = peer("fedbabu"), peer("fedbabu")
     rounds(straight, 0, 4)
     rounds(stopped, 0, 2)
-    stopped.finish(1)
+    stopped.fine_tune(1)
     rounds(stopped, 2, 4)
     assert same(state(stopped), state(straight))
     assert stopped.evaluate() == straight.evaluate()
@@ -168,7 +168,7 @@ def test_constants_that_cannot_be_written_are_left_alone(peer: Peer) -> None:
     for algorithm in ("dfedsmdc", "fedbabu"):
         ours = peer(algorithm, model=Expanded)
         ours.train(0)
-        ours.finish(0)
+        ours.fine_tune(0)
         ours.evaluate()
 
 

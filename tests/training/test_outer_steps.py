@@ -98,10 +98,10 @@ def test_a_peer_that_adopts_counts_from_the_mean_and_has_no_velocity() -> None:
     play(learners, numbers=range(3))
     sent = [ours.release(3) for ours in learners]
     returner, mean = learners[0], np.mean([ours.body.double().numpy() for ours in learners[1:3]], axis=0)
-    assert returner.algorithm.state()["velocity"].any()
+    assert returner.algorithm.state["velocity"].any()
     returner.sit_out(3)
     returner.adopt(3, {1: sent[1], 2: sent[2]}, lambda ranks: dict.fromkeys(ranks, 0.5))
-    state = returner.algorithm.state()
+    state = returner.algorithm.state
     for values in (returner.body, state["base"]):
         np.testing.assert_allclose(values, mean, rtol=0, atol=1e-6)
     assert not state["velocity"].any()

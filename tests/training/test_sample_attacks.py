@@ -61,7 +61,7 @@ def apart(
         sums.clear()
         learner.train(0)
         found.append(sums[0])
-        backends.append(learner.trainer.private_gradient.backends["model"])
+        backends.append(learner.trainer.source.private_gradient.backends["model"])
     assert backends[0] is backends[1]
     return float(np.linalg.norm(found[0] - found[1])) / CLIP_NORM, backends[0]
 
@@ -331,7 +331,7 @@ def test_a_number_for_each_record_is_no_series(tmp_path: Path) -> None:
     model[:2].requires_grad_(False)  # so that no gradient of attention is compared
     train = TensorDataset(numbers, torch.arange(60) % 3)
     learner = sampled(Task(model=model, head=(), train=train, test=train), tmp_path, "fedavg", rate=1.0, units=64)
-    assert learner.trainer.private_gradient.backends["model"] is not by_layers
+    assert learner.trainer.source.private_gradient.backends["model"] is not by_layers
 
 
 @pytest.mark.parametrize(("places", "inputs", "outputs"), [(9, 13, 30), (15, 21, 31)])

@@ -61,7 +61,6 @@ def seen(learner: TorchLearner, rounds: int = ROUNDS) -> list[bytes]:
         if learner.shares:
             learner.mix({}, {0: 1.0})
         learner.evaluate()
-    learner.finish(rounds - 1)
     learner.fine_tune(rounds - 1)
     # A run that is continued after its end must not send what was trained at home in the end.
     learner.train(rounds)

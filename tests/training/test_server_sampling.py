@@ -216,7 +216,7 @@ def test_private_peers_take_releases_and_are_charged_for_their_own_alone(tmp_pat
         drawn = [number for number in range(ROUNDS) if rank in SAMPLES[number]]
         assert one.session.ledger.releases == len(drawn)
         assert torch.equal(one.body, ours[0].body)
-        np.testing.assert_array_equal(one.gossip.state()["base"], one.body)
+        np.testing.assert_array_equal(one.gossip.state["base"], one.body)
 
 
 def test_where_a_private_body_is_missing_the_own_part_is_the_last_mix(tmp_path: Path) -> None:

@@ -84,10 +84,10 @@ def test_local_steps_are_the_most_that_a_budget_allows() -> None:
 
 
 def test_what_is_trained_after_the_rounds_has_no_budget() -> None:
-    ours = learner(small_task(RANK), "fedbabu", body_epochs=1, finetune_epochs=3)
+    ours = learner(small_task(RANK), "fedbabu", body_epochs=1, finish="all:3")
     ours.train(0, share=0.0)
     counted = ours.gradients
-    ours.finish(0)
+    ours.fine_tune(0)
     assert ours.gradients - counted == 3 * 50
     assert ours.steps == [], "of a round's training alone"
 

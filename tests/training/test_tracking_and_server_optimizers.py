@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from dpeer.privacy import Charge
 from dpeer.privacy.accounting import total_epsilon
-from dpeer.training import TorchLearner, Trainer
+from dpeer.training import TorchLearner
 from dpeer.training.algorithms.fedavg_ls import smoothed
-from dpeer.training.algorithms.fedopt import FedOpt
 from tests.training.dp_learners import sampled
 from tests.training.linear import (
     BODY,
@@ -191,7 +190,7 @@ def test_three_rounds_are_those_of_the_formulas(case: str, head: tuple[str, ...]
 def means(learners: list[TorchLearner]) -> tuple[Vector, Vector]:
     """Over the peers: of what is tracked, and of their own variates."""
     tracked = [ours.trainer.extras["variates"].double().numpy() for ours in learners]
-    own = [ours.algorithm.own.double().numpy() for ours in learners]
+    own = [ours.algorithm.state["own"].double().numpy() for ours in learners]
     return np.mean(tracked, axis=0), np.mean(own, axis=0)
 
 
@@ -209,7 +208,9 @@ def test_with_momentum_the_variates_are_gradients_still() -> None:
     learners = peers("scaffold", momentum=0.9, body_lr=1e-7)
     gossip(learners, 2)
     for rank, ours in enumerate(learners):
-        np.testing.assert_allclose(ours.algorithm.own.numpy(), gradient(begin(), rank)[:BODY], rtol=0, atol=1e-5)
+        np.testing.assert_allclose(
+            ours.algorithm.state["own"].numpy(), gradient(begin(), rank)[:BODY], rtol=0, atol=1e-5
+        )
 
 
 def test_a_message_lost_in_one_direction_shifts_what_is_tracked_for_good() -> None:
@@ -258,28 +259,6 @@ def test_a_peer_whose_budget_has_ended_says_of_no_change_again(tmp_path: Path) -
     for values, _ in sent[last + 1 :]:
         assert not values[:COUNT].any()
         assert np.array_equal(values[COUNT:], sent[last][0][COUNT:])
-
-
-class Silent(FedOpt):
-    """Says nothing of what its `mixed` uses, which may therefore be anything."""
-
-    def mixed(self, peer: Trainer) -> None:
-        peer.extras["change"].fill_(peer.number + 1.0)
-
-
-def test_where_mixing_may_look_at_data_all_is_sent_as_it_was(tmp_path: Path) -> None:
-    """A head that was trained at home without noise must not be told by what is sent beside the body."""
-    learner = sampled(task(0, ()), tmp_path, Silent, noise=3.0, units=20, budget=3.0, rounds=2)
-    sent: list[tuple[bytes, bool]] = []
-    for number in range(12):
-        learner.train(number)
-        (buffer,) = learner.release(number) or ()
-        assert learner.privacy is not None
-        sent.append((bytes(buffer), learner.privacy["sent_again"]))
-        learner.mix({}, {0: 1.0})
-    last = [values for values, again in sent if not again][-1]
-    assert sum(again for _, again in sent) > 1
-    assert all(values == last for values, again in sent if again)
 
 
 @pytest.mark.parametrize(

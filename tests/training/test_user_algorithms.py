@@ -25,7 +25,7 @@ from dpeer.training import (
     shared_options,
     source_hash,
 )
-from dpeer.training.algorithms.options import about_options
+from dpeer.training.algorithms.options import about_options, settings_of
 from dpeer.training.settings import OptionSettings
 from tests.training.small import small_task
 
@@ -241,7 +241,7 @@ def test_built_in_options_that_have_a_flag_are_the_settings_of_that_name() -> No
             assert getattr(algorithm().options, name) == defaults[name]
             assert about.words == OptionSettings.model_fields[name].description
     assert stated == set(OptionSettings.model_fields)
-    beyond = {"rho": -0.1, "sparsity": 1.0, "prune_rate": 1.5, "ditto_lambda": -1, "finetune_epochs": 0}
+    beyond = {"rho": -0.1, "sparsity": 1.0, "prune_rate": 1.5, "ditto_lambda": -1}
     for name, bad in beyond.items():
         algorithm = next(a for a in ALGORITHMS.values() if name in about_options(a))
         with pytest.raises(AlgorithmError):
@@ -252,7 +252,7 @@ def test_of_all_settings_those_that_are_its_options() -> None:
     values = OptionSettings().model_dump() | {"body_lr": 1.0}
     assert options_among(find_algorithm("dfedsam"), values) == {"rho": 0.05}
     assert options_among(find_algorithm("dfedavgm"), values) == {}
-    assert find_algorithm("dfedsmdc").settings() == ("head_lr", "head_epochs", "rho", "sam")
+    assert settings_of(find_algorithm("dfedsmdc")) == ("head_lr", "head_epochs", "rho", "sam")
 
 
 def test_a_name_alone_does_not_make_an_option_a_setting() -> None:
@@ -263,5 +263,5 @@ def test_a_name_alone_does_not_make_an_option_a_setting() -> None:
             size: int = 1
 
     assert options_among(Named, OptionSettings().model_dump() | {"size": 8}) == {}
-    assert Named.settings() == ()
+    assert settings_of(Named) == ()
     assert list(about_options(Named)) == ["rho", "size"]

@@ -145,9 +145,6 @@ class WorldLearner:
         """The line of a round is made."""
         self._world.records(self._life, line)
 
-    def finish(self, number):
-        return None
-
     def fine_tune(self, number):
         return None
 

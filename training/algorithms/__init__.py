@@ -7,26 +7,22 @@ from collections.abc import Mapping
 from dpeer.exceptions import UnknownName
 from dpeer.plugins import source_hash
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.algorithms.dfedavgm import DFedAvgM
-from dpeer.training.algorithms.dfedmdc import DFedMDC
-from dpeer.training.algorithms.dfedsam import DFedSAM
+from dpeer.training.algorithms.dfedavgm import DFedAvgM, FedAvg
+from dpeer.training.algorithms.dfedmdc import DFedMDC, FedRep
+from dpeer.training.algorithms.dfedsam import DFedSAM, FedSAM
 from dpeer.training.algorithms.dfedsmdc import DFedSMDC
 from dpeer.training.algorithms.dis_pfl import DisPFL
 from dpeer.training.algorithms.ditto import Ditto
 from dpeer.training.algorithms.fafed import FAFED
 from dpeer.training.algorithms.fedadamw import FedAdamW
-from dpeer.training.algorithms.fedavg import FedAvg
 from dpeer.training.algorithms.fedavg_ls import FedAvgLS
 from dpeer.training.algorithms.fedbabu import FedBABU
 from dpeer.training.algorithms.fedlada import FedLADA
 from dpeer.training.algorithms.fedopt import FedOpt
-from dpeer.training.algorithms.fedper import FedPer
-from dpeer.training.algorithms.fedrep import FedRep
+from dpeer.training.algorithms.fedper import FedPer, LocalAdamW
 from dpeer.training.algorithms.fedrod import FedRoD
-from dpeer.training.algorithms.fedsam import FedSAM
 from dpeer.training.algorithms.local import Local
-from dpeer.training.algorithms.localadamw import LocalAdamW
-from dpeer.training.algorithms.options import make_options, option, options_among, shared_options
+from dpeer.training.algorithms.options import make_options, option, options_among, settings_of, shared_options
 from dpeer.training.algorithms.plugins import check_algorithm, load_algorithm
 from dpeer.training.algorithms.scaffold import Scaffold
 
@@ -77,6 +73,6 @@ def find_algorithm(algorithm: str | type[Algorithm]) -> type[Algorithm]:
 
 
 __all__ = [
-    "ALGORITHMS", "Algorithm", "find_algorithm", "make_options", "option", "options_among", "shared_options",
-    "source_hash",
+    "ALGORITHMS", "Algorithm", "find_algorithm", "make_options", "option", "options_among", "settings_of",
+    "shared_options", "source_hash",
 ]  # fmt: skip

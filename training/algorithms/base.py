@@ -14,8 +14,6 @@ from typing import Any, ClassVar, get_args
 from torch import Tensor
 
 from dpeer.exceptions import AlgorithmError
-from dpeer.training.algorithms.options import flagged_options
-from dpeer.training.codecs import Codec
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import Shares, Split
 from dpeer.training.trainer import Trainer
@@ -30,14 +28,12 @@ class Facts:
         name: See `Algorithm`, as for the next three.
         shares: What of the model it sends.
         mixed_uses_data: Whether `mixed` may look at data: True unless this very class says False.
-        draws: Whether its code may draw: True unless this very class says False.
     """
 
     algorithm: type
     name: str
     shares: Shares
     mixed_uses_data: bool
-    draws: bool
 
 
 @functools.cache
@@ -49,7 +45,7 @@ def facts_of(algorithm: type) -> Facts:
     """
     own = vars(algorithm)
     what = f"algorithm {own.get('name', algorithm.__name__)}"
-    if not all(name in own for name in ("name", "draws")):
+    if not {"name", "summary"} <= own.keys():
         raise AlgorithmError(
             f"{what}: a class that it derives from has an __init_subclass__ that must call "
             "super().__init_subclass__(**arguments)"
@@ -61,10 +57,10 @@ def facts_of(algorithm: type) -> Facts:
     if shares not in get_args(Shares):
         is_ = "is missing" if shares is None else f"is {shares!r}"
         raise AlgorithmError(f"{what}: its shares {is_}; it must be one of {', '.join(map(repr, get_args(Shares)))}")
-    for attribute in ("mixed_uses_data", "draws"):
-        if type(own.get(attribute, True)) is not bool:
-            raise AlgorithmError(f"{what}: its {attribute} is {own[attribute]!r}; it must be True or False")
-    return Facts(algorithm, name, shares, own.get("mixed_uses_data", True), own["draws"])
+    uses_data: Any = own.get("mixed_uses_data", True)
+    if type(uses_data) is not bool:
+        raise AlgorithmError(f"{what}: its mixed_uses_data is {uses_data!r}; it must be True or False")
+    return Facts(algorithm, name, shares, uses_data)
 
 
 _LEAVES = {"model": "the whole model", "body": "the body", "nothing": "nothing"}
@@ -84,44 +80,32 @@ class Algorithm(ABC):
         options: An instance of the class's `Options`; one with their defaults if None.
 
     Attributes:
-        name: What ``--algorithm`` calls it; by default the name of the class.
-        summary: A line about the algorithm; by default the first one of the class's docstring.
-        paper: The paper that it is from.
         shares: "model", "body" or "nothing".
-        leaves: What of the model leaves the peer, in words; by default what `shares` says. Where that depends on the
-            options, an instance says it more exactly.
+        Options: A frozen dataclass of the settings that only it has; see `dpeer.training.algorithms.options`.
+        options: An instance of `Options`: what it was made with.
         defaults: Hyperparameters of its own, which are used where the user gives none.
         uses: Hyperparameters that have an effect on it, but not on all algorithms.
         mixed_uses_data: Whether `mixed` may look at the peer's data, its head, or anything else that is not a function
-            of what peers have released. Under differential privacy, what `mixed` changes is then a part of the next
-            update, which is clipped and noised; where it is False, the next update is counted from what `mixed` left.
-            False holds for the very class that says it, and for no class that derives from it.
-        draws: Whether its own code may draw from the global generators of torch, numpy or random. A class of a user's
-            own is taken to do so, and its peers train one at a time in a simulation, unless it says False.
-        past_fit: What it computes from the data otherwise than by `Trainer.fit`, in words; privacy at sample level
-            refuses such an algorithm.
-        adopts: Whether a peer that comes back after the others went on without it takes the mean of its neighbors'
-            bodies for its own. False where such a mean means nothing: it goes on with its own.
-        keeps: The extras that it does not take then, but keeps as they are: those whose sum over all peers has a
-            meaning, which a copy would change.
-        Options: A frozen dataclass of the settings that only it has; see `dpeer.training.algorithms.options`.
-        options: An instance of `Options`: what it was made with.
+            of what peers have released; privacy refuses that. False holds for the very class that says it, and for no
+            class that derives from it.
+        state: The tensors, by name, that a resumed run needs besides body, extras and head, between two rounds. What
+            `start` puts there must be in the checkpoint. One named "personal" counts as the peer's own head.
+        name: What ``--algorithm`` calls it; by default the name of the class.
+        summary: A line about the algorithm; by default the first one of the class's docstring.
+        paper: The paper that it is from.
+        leaves: What of the model leaves the peer, in words; by default what `shares` says. Where that depends on the
+            options, an instance says it more exactly.
     """
 
-    name: ClassVar[str]
-    summary: ClassVar[str]
-    paper: ClassVar[str]
     shares: ClassVar[Shares]
-    leaves: str
+    Options: ClassVar[type[Any]] = NoOptions
     defaults: ClassVar[Mapping[str, Any]] = {}
     uses: ClassVar[tuple[str, ...]] = ()
     mixed_uses_data: ClassVar[bool] = True
-    draws: ClassVar[bool] = True
-    past_fit: ClassVar[str] = ""
-    adopts: ClassVar[bool] = True
-    keeps: ClassVar[tuple[str, ...]] = ()
-
-    Options: ClassVar[type[Any]] = NoOptions
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    paper: ClassVar[str]
+    leaves: str
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -135,22 +119,17 @@ class Algorithm(ABC):
         # (A class that has no `mixed` of its own may still change what an inherited one calls.)
         if "mixed_uses_data" not in own:
             cls.mixed_uses_data = True
-        if "draws" not in own:
-            cls.draws = not cls.__module__.startswith("dpeer.")
 
     def __init__(self, options: Any = None) -> None:
         self.options: Any = self.Options() if options is None else options
-
-    @classmethod
-    def settings(cls) -> tuple[str, ...]:
-        """The settings that have an effect on this algorithm, but not on all: `uses`, and its options with a flag."""
-        return (*cls.uses, *flagged_options(cls))
+        self.state: dict[str, Tensor] = {}
 
     def extras(self, split: Split) -> Mapping[str, int]:
         """Values that travel and are mixed beside the body, in ``peer.extras``: their number by name.
 
         Control variates and moments, for example. They are float32, start at zero, and must be equally many on all
-        peers. An algorithm that shares nothing has none.
+        peers. An algorithm that shares nothing has none. A number is a `Tracker` where the sum over all peers has a
+        meaning.
 
         Args:
             split: The model's trainable parameters, divided.
@@ -171,61 +150,23 @@ class Algorithm(ABC):
     def mixed(self, peer: Trainer) -> None:  # noqa: B027
         """Do what is left to do after round ``peer.number`` has been mixed; not called where nothing was.
 
-        Where a sample of the peers sends to all, it follows `sit_out` on the others. It may train: see
-        `mixed_uses_data` for what that means under differential privacy.
+        Where a sample of the peers sends to all, the others mix what it sent without having trained.
         """
 
     def adopted(self, peer: Trainer) -> None:  # noqa: B027
         """Follow an adoption: body and extras are the means of the neighbors', in round ``peer.number``.
 
         Unlike `mixed` it is no step of the algorithm, and must not look at data. What was kept of the own body and of
-        earlier rounds' changes is out of date.
+        earlier rounds' changes is out of date. Trackers stay as they are.
         """
-
-    def sit_out(self) -> None:  # noqa: B027
-        """Called instead of `train` in a round that the peer sits out."""
-
-    def finish(self, peer: Trainer) -> None:  # noqa: B027
-        """Do what is left to do after the last round's mixing; ``peer.number`` is that round."""
 
     def predictor(self, peer: Trainer) -> Tensor | None:
         """The parameters that predict, shape (peer.model.count,); None where the trained ones do."""
         return None
 
-    def untrained(self) -> Mapping[str, Tensor] | None:
-        """The buffers of the model that predicts, by `ModuleBuffers.copies`; None where the trained model's do."""
-        return None
-
-    def held(self) -> Tensor | None:
-        """Which parameters may be other than zero, shape (peer.model.count,), bool; None where all may."""
-        return None
-
-    def at_home(self, peer: Trainer) -> int:
-        """How many trained parameters stay on the peer."""
-        return peer.head.count
-
-    def codec(self, peer: Trainer) -> Codec | None:
-        """The algorithm's own way to send bodies; None for the common ones."""
-        return None
-
-    def state(self) -> Mapping[str, Tensor]:
-        """The tensors that a resumed run needs besides body, extras and head, between two rounds; by name."""
-        return {}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027
-        """Take up what `state` gave.
-
-        Raises:
-            KeyError, ValueError, RuntimeError: It is not of such an algorithm.
-        """
-
-    def plan(self, peer: Trainer) -> Mapping[str, Any]:
-        """Values that must not change when a run of this algorithm is resumed; plain JSON values."""
-        return {}
-
     def gradients(self, h: Hyperparameters) -> float:
         """How many gradients of the loss are computed for a sample in a round of whole epochs, for listings."""
-        return h.body_epochs
+        return h.body_epochs + (h.head_epochs if "head_epochs" in self.uses else 0)
 
 
 def _first_line(cls: type) -> str:

@@ -8,12 +8,16 @@ authors' Towards More Suitable Personalization in Federated Learning via Decentr
     u_i <- K_u SGD steps on the body, with the new head
     z_i <- u_i
     u_i <- sum_l W_il z_l
+
+With many steps of the head it is FedRep (Collins et al., ICML 2021, Algorithm 1), whose published code has 10 epochs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.settings import Hyperparameters
 from dpeer.training.trainer import Trainer
 
 
@@ -26,15 +30,19 @@ class DFedMDC(Algorithm):
         "Shi et al.: Enhancing Personal Decentralized Federated Learning through Model Decoupling (arXiv:2305.15157)"
     )
     shares = "body"
-    leaves = "the body"
     uses = ("head_lr", "head_epochs")
 
     def train(self, peer: Trainer) -> None:
         """Head steps with the old body, then body steps with the new head."""
         h = peer.hyperparameters
-        peer.fit(peer.head, epochs=h.head_epochs, lr=h.head_lr)
-        peer.fit(peer.body, epochs=h.body_epochs, lr=h.body_lr)
+        peer.fit(peer.head, epochs=h.head_epochs, lr=peer.rates.head)
+        peer.fit(peer.body, epochs=h.body_epochs, lr=peer.rates.body)
 
-    def gradients(self, h: Hyperparameters) -> float:
-        """See `Algorithm.gradients`."""
-        return h.head_epochs + h.body_epochs
+
+class FedRep(DFedMDC):
+    """DFedMDC with many epochs of the head."""
+
+    name = "fedrep"
+    summary = "first many epochs of the head, then the body; the body is averaged"
+    paper = "Collins et al.: Exploiting Shared Representations for Personalized Federated Learning, ICML 2021"
+    defaults: ClassVar[Mapping[str, Any]] = {"head_epochs": 10}

@@ -10,6 +10,8 @@ step a round). Round t of peer i:
     z_i <- y
     x_i <- sum_l W_il z_l
 
+With the server's graph, `full` with uniform weights, it is FedSAM (Qu et al., ICML 2022), which steps without momentum.
+
 SAM: Foret et al., Sharpness-Aware Minimization, ICLR 2021. Momentum applies to the SAM gradient.
 """
 
@@ -31,7 +33,6 @@ class DFedSAM(Algorithm):
     summary = "the whole model is trained by sharpness-aware (SAM) steps and averaged with the neighbors'"
     paper = "Shi et al.: Improving the Model Consistency of Decentralized Federated Learning, ICML 2023"
     shares = "model"
-    leaves = "the whole model"
 
     @dataclass(frozen=True)
     class Options:
@@ -42,8 +43,16 @@ class DFedSAM(Algorithm):
     def train(self, peer: Trainer) -> None:
         """K SAM steps on the whole model."""
         h = peer.hyperparameters
-        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, gradient=sam(self.options.rho))
+        peer.fit(peer.model, epochs=h.body_epochs, lr=peer.rates.body, gradient=sam(self.options.rho))
 
     def gradients(self, h: Hyperparameters) -> float:
         """See `Algorithm.gradients`."""
         return 2 * h.body_epochs
+
+
+class FedSAM(DFedSAM):
+    """DFedSAM by its server's name."""
+
+    name = "fedsam"
+    summary = "fedavg with sharpness-aware (SAM) steps; --topology full --weights uniform is the server's form"
+    paper = "Qu et al.: Generalized Federated Learning via Sharpness Aware Minimization, ICML 2022"

@@ -36,7 +36,6 @@ class DFedSMDC(Algorithm):
         "Shi et al.: Enhancing Personal Decentralized Federated Learning through Model Decoupling (arXiv:2305.15157)"
     )
     shares = "body"
-    leaves = "the body"
     uses = ("head_lr", "head_epochs")
 
     @dataclass(frozen=True)
@@ -50,8 +49,8 @@ class DFedSMDC(Algorithm):
         """Head steps with the old body, then body steps with the new head."""
         h, where, perturbed = peer.hyperparameters, self.options.sam, sam(self.options.rho)
         on_head, on_body = (perturbed if where in (part, "both") else plain for part in ("head", "body"))
-        peer.fit(peer.head, epochs=h.head_epochs, lr=h.head_lr, gradient=on_head)
-        peer.fit(peer.body, epochs=h.body_epochs, lr=h.body_lr, gradient=on_body)
+        peer.fit(peer.head, epochs=h.head_epochs, lr=peer.rates.head, gradient=on_head)
+        peer.fit(peer.body, epochs=h.body_epochs, lr=peer.rates.body, gradient=on_body)
 
     def gradients(self, h: Hyperparameters) -> float:
         """See `Algorithm.gradients`."""

@@ -16,9 +16,8 @@ start from one mask, the code's default. The mean is weighted by W; with uniform
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,10 +25,7 @@ from torch import Tensor
 from dpeer.exceptions import TaskError
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.options import from_setting
-from dpeer.training.codecs import Codec, Masked
 from dpeer.training.randomness import Purpose, stream
-from dpeer.training.settings import Hyperparameters
-from dpeer.training.sgd import projected
 from dpeer.training.trainer import Trainer
 
 
@@ -90,8 +86,6 @@ class DisPFL(Algorithm):
     paper = "Dai et al.: DisPFL: Towards Communication-Efficient Personalized Federated Learning, ICML 2022"
     shares = "model"
     leaves = "what is held of the model"
-    adopts = False  # a mean of what others hold is no model: a peer that comes back goes on with its own
-    past_fit = "a gradient without noise, from which its mask follows, and neighbors get the mask"
 
     @dataclass(frozen=True)
     class Options:
@@ -118,23 +112,18 @@ class DisPFL(Algorithm):
                     "whole first; choose less"
                 )
             held[here][torch.from_numpy(order[:number])] = True
-        self._codec = Masked(peer.model.data, peer.rank, held.to(peer.compute.device))
-        peer.model.data.mul_(self._codec.held)
-
-    def codec(self, peer: Trainer) -> Codec:
-        """A codec that sends the held values and the mask."""
-        return self._codec
+        peer.mask = self.state["held"] = held.to(peer.compute.device)
+        self._next = peer.mask.clone()
+        peer.model.data.mul_(peer.mask)
 
     def train(self, peer: Trainer) -> None:
         """Sparse SGD steps, then another mask."""
-        h, held = peer.hyperparameters, self._codec.held
-        sparse = projected(peer.optimizer, lambda weights: weights.mul_(held))
-        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, step=sparse)
+        h, held = peer.hyperparameters, self.state["held"]
+        peer.fit(peer.model, epochs=h.body_epochs, lr=peer.rates.body)
         share = self.options.prune_rate / 2 * (1 + math.cos(math.pi * peer.number / h.rounds))
-        gradient = self._screened(peer)
-        self._codec.next = torch.cat(
-            [exchanged(held[here], peer.model.data[here], gradient[here], share) for _, _, here in peer.model.layout]
-        )
+        gradient, values = self._screened(peer), peer.model.data
+        for _, _, here in peer.model.layout:
+            self._next[here] = exchanged(held[here], values[here], gradient[here], share)
 
     def _screened(self, peer: Trainer) -> Tensor:
         """The gradient of all weights, held or not, on one minibatch, in evaluation mode as in the code."""
@@ -145,26 +134,4 @@ class DisPFL(Algorithm):
 
     def mixed(self, peer: Trainer) -> None:
         """The next mask holds from now on."""
-        self._codec.held = self._codec.next
-
-    def state(self) -> Mapping[str, Tensor]:
-        """The mask."""
-        return {"held": self._codec.held}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `Algorithm.restore`."""
-        if state["held"].shape != self._codec.held.shape or state["held"].dtype != torch.bool:
-            raise ValueError("a mask of another model")
-        self._codec.held = self._codec.next = state["held"]
-
-    def held(self) -> Tensor:
-        """The mask."""
-        return self._codec.held
-
-    def plan(self, peer: Trainer) -> Mapping[str, Any]:
-        """The number of rounds: how fast masks become stable depends on it."""
-        return {"number of rounds, by which masks settle,": peer.hyperparameters.rounds}
-
-    def gradients(self, h: Hyperparameters) -> float:
-        """See `Algorithm.gradients`; and one minibatch more."""
-        return h.body_epochs
+        peer.model.data.mul_(self.state["held"].copy_(self._next))

@@ -10,7 +10,6 @@ k, with w the model as it came from the last mixing:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -37,37 +36,23 @@ class Ditto(Algorithm):
 
         ditto_lambda: float = from_setting("ditto_lambda")
 
-    _personal: Tensor
-
     def start(self, peer: Trainer) -> None:
         """Make the personal model, which starts as a copy of the shared one."""
-        self._personal = peer.model.data.clone()
+        self.state["personal"] = peer.model.data.clone()
 
     def train(self, peer: Trainer) -> None:
         """SGD steps on the shared model, then proximal steps on the personal one."""
-        h, part = peer.hyperparameters, peer.model
+        h, part, personal = peer.hyperparameters, peer.model, self.state["personal"]
         received = part.data.clone()
-        peer.fit(part, epochs=h.body_epochs, lr=h.body_lr)
+        peer.fit(part, epochs=h.body_epochs, lr=peer.rates.body)
         pulled = proximal(self.options.ditto_lambda, received)
-        with peer.holding(self._personal):
-            peer.fit(part, epochs=h.body_epochs, lr=h.body_lr, gradient=pulled, phase="personal")
-            self._personal = part.data.clone()
+        with peer.holding(personal):
+            peer.fit(part, epochs=h.body_epochs, lr=peer.rates.body, gradient=pulled, phase="personal")
+            personal.copy_(part.data)
 
     def predictor(self, peer: Trainer) -> Tensor | None:
         """The personal model."""
-        return self._personal
-
-    def at_home(self, peer: Trainer) -> int:
-        """The personal model's parameters."""
-        return peer.model.count
-
-    def state(self) -> Mapping[str, Tensor]:
-        """See `Algorithm.state`."""
-        return {"personal": self._personal}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `Algorithm.restore`."""
-        self._personal.copy_(state["personal"].view(self._personal.shape))
+        return self.state["personal"]
 
     def gradients(self, h: Hyperparameters) -> float:
         """See `Algorithm.gradients`."""

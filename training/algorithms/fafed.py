@@ -38,8 +38,8 @@ from torch import Tensor
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.moments import Moments, body_sized
 from dpeer.training.algorithms.options import option
+from dpeer.training.batch_loader import Batch
 from dpeer.training.flat import Flat
-from dpeer.training.minibatches import Batch
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.sgd import clip_gradient
 from dpeer.training.split import Split
@@ -75,24 +75,16 @@ class FAFED(Algorithm):
 
     def start(self, peer: Trainer) -> None:
         """The head's moments are zero at first, as the body's."""
-        self._moments = Moments(_MOMENTS, peer)
+        self._moments = Moments(_MOMENTS, peer, self.state)
 
     def train(self, peer: Trainer) -> None:
         """K steps on body and head jointly."""
         h, vectors = peer.hyperparameters, self._moments.take(peer)
         mean, squares = (vectors[name] for name in _MOMENTS)
-        round_ = _Round(self.options, mean, squares, peer.decayed(h.body_lr), h.weight_decay)
+        round_ = _Round(self.options, mean, squares, peer.rates.body, h.weight_decay)
         rule = round_.corrected if self.options.corrected else round_.plain
-        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, gradient=rule, step=round_.optimizer)
+        peer.fit(peer.model, epochs=h.body_epochs, lr=peer.rates.body, gradient=rule, step=round_.optimizer)
         self._moments.keep(peer, vectors)
-
-    def state(self) -> Mapping[str, Tensor]:
-        """See `Algorithm.state`."""
-        return self._moments.state()
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `Algorithm.restore`."""
-        self._moments.restore(state)
 
     def gradients(self, h: Hyperparameters) -> float:
         """See `Algorithm.gradients`."""

@@ -52,28 +52,29 @@ The head is trained in the same steps. Its second moments stay at home, and its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from dpeer.exceptions import ConfigurationError
 from dpeer.training.adam import AdamW, Knowledge
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.algorithms.localadamw import VALUES, LocalAdamW, check_optimizer
+from dpeer.training.algorithms.fedper import LocalAdamW
 from dpeer.training.algorithms.moments import SecondMoments, body_sized, second_moment_count
 from dpeer.training.algorithms.options import option
 from dpeer.training.blocks import Grouping
 from dpeer.training.flat import Flat
 from dpeer.training.split import Split
-from dpeer.training.trainer import Trainer
+from dpeer.training.trainer import Rates, Trainer
 
 Aggregate = Literal["mean", "full", "none"]
 """The part of the second moments that travels: one number for each block, all of them, or nothing."""
 
 _MOMENT, _CHANGE = "second_moment", "change"
+
+_COVERED, _TRAINED = "covered", "trained"
 
 
 class FedAdamW(Algorithm):
@@ -87,7 +88,7 @@ class FedAdamW(Algorithm):
     paper = LocalAdamW.paper
     shares = "body"
     leaves = "the body, its change in the round, 4 bytes for each block (a layer, or a head's slice of q, k or v)"
-    defaults: ClassVar[Mapping[str, Any]] = VALUES
+    defaults: ClassVar[Mapping[str, Any]] = LocalAdamW.defaults
 
     @dataclass(frozen=True)
     class Options:
@@ -104,10 +105,6 @@ class FedAdamW(Algorithm):
                 raise ValueError(f"blocks={self.blocks} has no effect with aggregate={self.aggregate}: leave it out")
 
     _moments: SecondMoments
-    _hears_samples: bool
-    _cover: Callable[[], float]
-    _covered = 0.0
-    """K lr of the last round, if it was mixed."""
 
     def __init__(self, options: Any = None) -> None:
         super().__init__(options)
@@ -127,37 +124,26 @@ class FedAdamW(Algorithm):
         return found
 
     def start(self, peer: Trainer) -> None:
-        """Second moments and changes are zero at first.
-
-        Raises:
-            ConfigurationError: The settings do not go together.
-        """
-        h = peer.hyperparameters
-        check_optimizer(h, self.name)
-        if peer.noised and self.options.correct and h.grad_clip is not None:
-            raise ConfigurationError(
-                f"--grad-clip {h.grad_clip:g}: it would shorten a gradient together with its noise, whose variance "
-                f"{self.name} takes out of the second moments: leave it out, for --clip-norm clips each record's "
-                "gradient; or give --algorithm-option correct=false"
-            )
+        """Second moments and changes are zero at first."""
         shared = peer.extras[_MOMENT] if self.options.aggregate != "none" else None
-        self._hears_samples = peer.sampled_share < 1
-        self._cover = lambda: peer.planned_steps(h.body_epochs) * peer.decayed(h.body_lr)
-        self._moments = SecondMoments(peer, shared, self.options.aggregate == "full", self.options.blocks)
+        self._moments = SecondMoments(peer, shared, self.options.aggregate == "full", self.options.blocks, self.state)
+        # K lr of the last round that was trained, and that round.
+        self.state[_COVERED] = torch.zeros(1, dtype=torch.float64, device="cpu")
+        self.state[_TRAINED] = torch.tensor([-1], device="cpu")
 
     def train(self, peer: Trainer) -> None:
         """K AdamW steps on body and head jointly."""
         h = peer.hyperparameters
         made: list[AdamW] = []
         noise = peer.noise_std**2 if self.options.correct else 0.0
-        before = peer.body.data.clone()
+        before, followed = peer.body.data.clone(), self._followed(peer)
 
         def step(flat: Flat) -> AdamW:
-            known = Knowledge(self._moments.known(flat), noise, self.options.floor, self._pull(peer, flat))
+            known = Knowledge(self._moments.known(flat), noise, self.options.floor, _pull(peer, flat, followed))
             made.append(AdamW(flat, h.momentum, h.weight_decay, known))
             return made[-1]
 
-        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, step=step)
+        peer.fit(peer.model, epochs=h.body_epochs, lr=peer.rates.body, step=step)
         taken = made[-1].steps if made else 0  # privacy may grant none
         if taken:
             self._moments.learn(made[-1].second)
@@ -165,25 +151,31 @@ class FedAdamW(Algorithm):
             torch.sub(before, peer.body.data, out=peer.extras[_CHANGE])
         # All steps, whether a budget has ended them before or not: the mean change is that of all peers, and a peer
         # that has taken one step would follow it many times as fast in the next round.
-        self._covered = self._cover() if taken else 0.0
+        self.state[_COVERED].fill_(_cover(peer, peer.number) if taken else 0.0)
+        self.state[_TRAINED].fill_(peer.number)
 
-    def _pull(self, peer: Trainer, flat: Flat) -> Tensor | None:
-        """Gamma d for what is trained, of which the body comes first; None where that is zero."""
-        if not self.options.gamma or not self._covered:
-            return None
-        pull = torch.zeros_like(flat.data)
-        torch.mul(peer.extras[_CHANGE], self.options.gamma / self._covered, out=pull[: peer.body.count])
-        return pull
+    def _followed(self, peer: Trainer) -> float:
+        """Gamma over K lr of the round that the mean change is of; 0 where none is followed.
 
-    def sit_out(self) -> None:
-        """The change of a round before the last one is out of date, but where a sample's mean change comes."""
-        self._covered = self._cover() if self._hears_samples else 0.0
+        After a round without training a change is out of date, but where a sample's mean change comes.
+        """
+        if self.state[_TRAINED] == peer.number - 1:
+            covered = float(self.state[_COVERED])
+        else:
+            covered = _cover(peer, peer.number - 1) if peer.sampled_share < 1 else 0.0
+        return self.options.gamma / covered if covered else 0.0
 
-    def state(self) -> Mapping[str, Tensor]:
-        """See `Algorithm.state`."""
-        return {"covered": torch.tensor([self._covered], dtype=torch.float64, device="cpu"), **self._moments.state()}
 
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `Algorithm.restore`."""
-        self._covered = float(state["covered"])
-        self._moments.restore(state)
+def _cover(peer: Trainer, number: int) -> float:
+    """K lr of a round."""
+    h = peer.hyperparameters
+    return peer.planned_steps(h.body_epochs) * Rates.of(h, number).body
+
+
+def _pull(peer: Trainer, flat: Flat, followed: float) -> Tensor | None:
+    """Gamma d for what is trained, of which the body comes first; None where that is zero."""
+    if not followed:
+        return None
+    pull = torch.zeros_like(flat.data)
+    torch.mul(peer.extras[_CHANGE], followed, out=pull[: peer.body.count])
+    return pull

@@ -23,7 +23,6 @@ smaller. (Published code of Laplacian smoothing goes tensor by tensor, too.) Wha
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -71,11 +70,9 @@ class FedAvgLS(FedPer):
 
         smoothing: float = option(1.0, "how strongly a round's change is smoothed (sigma); 0 for fedper", ge=0)
 
-    _left: Tensor
-
     def start(self, peer: Trainer) -> None:
         """Remember the body, from which the first change is counted."""
-        self._left = peer.body.data.clone()
+        self.state["left"] = peer.body.data.clone()
 
     def mixed(self, peer: Trainer) -> None:
         """Smooth what has changed since the last mixing.
@@ -83,20 +80,12 @@ class FedAvgLS(FedPer):
         That is counted from what `mixed` left, and not from where `train` began: between two mixings a body may have
         been trained and never sent, and nothing of it must be in what the next update is counted from.
         """
-        change = peer.body.data - self._left
+        left = self.state["left"]
+        change = peer.body.data - left
         for _, _, here in peer.body.layout:
             change[here] = smoothed(change[here], self.options.smoothing)
-        self._left.add_(change)
-        peer.body.data.copy_(self._left)
+        peer.body.data.copy_(left.add_(change))
 
     def adopted(self, peer: Trainer) -> None:
         """The next change is counted from here."""
-        self._left.copy_(peer.body.data)
-
-    def state(self) -> Mapping[str, Tensor]:
-        """See `Algorithm.state`."""
-        return {"left": self._left}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `Algorithm.restore`."""
-        self._left.copy_(state["left"].view(self._left.shape))
+        self.state["left"].copy_(peer.body.data)

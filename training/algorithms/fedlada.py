@@ -67,7 +67,7 @@ class FedLADA(Algorithm):
 
     def start(self, peer: Trainer) -> None:
         """The head's second moment and direction are zero at first, as the body's."""
-        self._kept = Moments(_KEPT, peer)
+        self._kept = Moments(_KEPT, peer, self.state)
 
     def train(self, peer: Trainer) -> None:
         """K amended steps on body and head jointly."""
@@ -79,18 +79,10 @@ class FedLADA(Algorithm):
             made.append(_Amended(flat, self.options, squares, direction, h.momentum, h.weight_decay))
             return made[-1]
 
-        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, step=amended)
+        peer.fit(peer.model, epochs=h.body_epochs, lr=peer.rates.body, step=amended)
         for one in made:
             one.take_over()
         self._kept.keep(peer, vectors)
-
-    def state(self) -> Mapping[str, Tensor]:
-        """See `Algorithm.state`."""
-        return self._kept.state()
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `Algorithm.restore`."""
-        self._kept.restore(state)
 
 
 class _Amended:

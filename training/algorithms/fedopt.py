@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
-from torch import Tensor
 
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.moments import body_sized
@@ -57,22 +56,19 @@ class FedOpt(Algorithm):
         beta1: float = option(0.9, "how much of the mean change is kept each round", ge=0, lt=1)
         beta2: float = option(0.99, "how much of the mean squared change is kept each round", ge=0, lt=1)
 
-    _mean: Tensor
-    _squares: Tensor
-
     def extras(self, split: Split) -> Mapping[str, int]:
         """As many as the body has values."""
         return body_sized([_CHANGE], split)
 
     def start(self, peer: Trainer) -> None:
         """The moments as the paper has them at first."""
-        self._mean = torch.zeros_like(peer.body.data)
-        self._squares = torch.full_like(peer.body.data, self.options.tau**2)
+        self.state["mean"] = torch.zeros_like(peer.body.data)
+        self.state["squares"] = torch.full_like(peer.body.data, self.options.tau**2)
 
     def train(self, peer: Trainer) -> None:
         """K SGD steps on body and head jointly, and what they changed."""
         h, began = peer.hyperparameters, peer.body.data.clone()
-        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr)
+        peer.fit(peer.model, epochs=h.body_epochs, lr=peer.rates.body)
         torch.sub(peer.body.data, began, out=peer.extras[_CHANGE])
 
     def mixed(self, peer: Trainer) -> None:
@@ -80,27 +76,18 @@ class FedOpt(Algorithm):
 
         All that goes in, the moments included, has been made of releases.
         """
-        o, change = self.options, peer.extras[_CHANGE]
+        o, change, mean, squares = self.options, peer.extras[_CHANGE], self.state["mean"], self.state["squares"]
         squared = change.square()
         if o.server_optimizer == "yogi":
-            sign = torch.sign(self._squares - squared)
-            self._squares.addcmul_(sign, squared, value=-(1 - o.beta2))
+            sign = torch.sign(squares - squared)
+            squares.addcmul_(sign, squared, value=-(1 - o.beta2))
         else:
-            self._squares.lerp_(squared, 1 - o.beta2)
-        self._mean.lerp_(change, 1 - o.beta1)
-        peer.body.data.sub_(change).addcdiv_(self._mean, self._squares.sqrt().add_(o.tau), value=o.server_lr)
+            squares.lerp_(squared, 1 - o.beta2)
+        mean.lerp_(change, 1 - o.beta1)
+        peer.body.data.sub_(change).addcdiv_(mean, squares.sqrt().add_(o.tau), value=o.server_lr)
         change.zero_()  # the next one is of the next round alone
 
     def adopted(self, peer: Trainer) -> None:
         """Take no step: the body is a mean of whole bodies, and the own mean change is of rounds long ago."""
-        self._mean.zero_()
+        self.state["mean"].zero_()
         peer.extras[_CHANGE].zero_()
-
-    def state(self) -> Mapping[str, Tensor]:
-        """See `Algorithm.state`."""
-        return {"mean": self._mean, "squares": self._squares}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `Algorithm.restore`."""
-        self._mean.copy_(state["mean"].view(self._mean.shape))
-        self._squares.copy_(state["squares"].view(self._squares.shape))

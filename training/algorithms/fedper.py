@@ -7,12 +7,18 @@ Round t of client j:
     W_B        <- average of everyone's W_B
 
 The paper weighs clients by their number of samples; here W is all that weighs.
+
+With AdamW, whose means start at zero in each round, it is LocalAdamW, the baseline of DP-FedAdamW (Liu et al.,
+Algorithm 2), whose line 16 has -lambda x in a bracket with which weights would grow. What the noise of privacy does to
+the second moment stays in it, as in the paper.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.settings import Hyperparameters
 from dpeer.training.trainer import Trainer
 
 
@@ -23,13 +29,19 @@ class FedPer(Algorithm):
     summary = "body and head are trained at once, with the body's learning rate and epochs; the body is averaged"
     paper = "Arivazhagan et al.: Federated Learning with Personalization Layers, arXiv:1912.00818"
     shares = "body"
-    leaves = "the body"
 
     def train(self, peer: Trainer) -> None:
         """K SGD steps on body and head jointly."""
-        h = peer.hyperparameters
-        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr)
+        peer.fit(peer.model, epochs=peer.hyperparameters.body_epochs, lr=peer.rates.body)
 
-    def gradients(self, h: Hyperparameters) -> float:
-        """See `Algorithm.gradients`."""
-        return h.body_epochs
+
+class LocalAdamW(FedPer):
+    """FedPer by AdamW, with the values of DP-FedAdamW's paper."""
+
+    name = "localadamw"
+    summary = "body and head are trained at once by AdamW, which starts anew in each round; the body is averaged"
+    paper = "Liu et al.: DP-FedAdamW: An Efficient Optimizer for Differentially Private Federated Large Models"
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "optimizer": "adamw", "body_lr": 3e-4, "weight_decay": 0.01, "lr_schedule": "cosine", "grad_clip": None,
+    }  # fmt: skip
+    """Section 9.4 and Table 17 of the paper; that gradients are not clipped as a whole is its Algorithm 1."""

@@ -37,12 +37,11 @@ from torch.nn.functional import linear, pad
 from dpeer.exceptions import TaskError
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.options import option
+from dpeer.training.batch_loader import Batch
 from dpeer.training.errors import blame
 from dpeer.training.flat import Flat
-from dpeer.training.minibatches import Batch
 from dpeer.training.objective import counted
 from dpeer.training.personal_heads import MadeHead, OwnHead, PersonalHead, hypernetwork_count
-from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import Split, is_under
 from dpeer.training.trainer import Trainer
 
@@ -69,7 +68,6 @@ class FedRoD(Algorithm):
     shares = "model"
     leaves = "the generic model"
     uses = ("head_lr",)
-    past_fit = "how many examples each class has, by which it balances its loss, and a gradient of two heads at once"
 
     @dataclass(frozen=True)
     class Options:
@@ -110,7 +108,8 @@ class FedRoD(Algorithm):
         counts = _class_counts(peer, self._generic.out_features)
         self._prior = torch.where(counts > 0, counts.float().log(), _ABSENT).to(peer.compute.device)
         if self.options.personal == "linear":
-            self.personal = OwnHead(self._generic)
+            self.personal = own = OwnHead(self._generic)
+            self.state["personal"] = own.trained.data
             return
         distribution = (counts.double() / counts.sum().clamp(min=1)).float().to(peer.compute.device)
         self.personal = MadeHead(self._generic, distribution, self.options.hidden, peer.extras[_EXTRA], peer.seed)
@@ -119,8 +118,8 @@ class FedRoD(Algorithm):
         """Step the generic model and what the personal head follows from on every minibatch."""
         h = peer.hyperparameters
         with self.personal.training():
-            personal = self.personal.trained, h.head_lr
-            peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, gradient=self._gradients, beside=[personal])
+            personal = self.personal.trained, peer.rates.head
+            peer.fit(peer.model, epochs=h.body_epochs, lr=peer.rates.body, gradient=self._gradients, beside=[personal])
 
     def _gradients(self, peer: Trainer, part: Flat, batch: Batch) -> Tensor:
         """Compute both gradients, of the generic model and for the personal head; return the personal loss."""
@@ -166,22 +165,6 @@ class FedRoD(Algorithm):
                 both[here] += own[name.removeprefix(f"{self._name}.")].view(-1)
         return both
 
-    def at_home(self, peer: Trainer) -> int:
-        """The personal head's parameters; none where it is made."""
-        return self.personal.stays
-
-    def state(self) -> Mapping[str, Tensor]:
-        """See `Algorithm.state`."""
-        return self.personal.state()
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `Algorithm.restore`."""
-        self.personal.restore(state)
-
-    def gradients(self, h: Hyperparameters) -> float:
-        """See `Algorithm.gradients`; those for the personal head are computed in the same pass."""
-        return h.body_epochs
-
 
 def _linear_head(peer: Trainer) -> tuple[str, nn.Linear]:
     """The task's head: its name and the module.
@@ -206,12 +189,6 @@ def _class_counts(peer: Trainer, classes: int) -> Tensor:
     Raises:
         TaskError: This is not a classification.
     """
-    if peer.task.loss is not None:
-        raise TaskError(
-            "--algorithm fedrod has a loss of its own, the balanced softmax of cross-entropy: give the task none"
-        )
-    if peer.hyperparameters.class_weights != "none":
-        raise TaskError("fedrod has a loss that balances classes itself: leave out --class-weights balanced")
     found = counted(peer.data, "fedrod")
     if len(found) > classes:
         raise TaskError(

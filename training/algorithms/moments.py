@@ -24,10 +24,13 @@ class Moments:
     Args:
         names: What they are called; the parts of the body are extras of these names.
         peer: The trainer.
+        state: Gets the parts of the head, where one stays at home.
     """
 
-    def __init__(self, names: Sequence[str], peer: Trainer) -> None:
+    def __init__(self, names: Sequence[str], peer: Trainer, state: dict[str, Tensor]) -> None:
         self._home = {name: torch.zeros_like(peer.head.data) for name in names}
+        if peer.head.count:
+            state |= {f"head {name}": home for name, home in self._home.items()}
 
     def take(self, peer: Trainer) -> dict[str, Tensor]:
         """Copies of the vectors by name, each of shape (peer.model.count,): the body's part first."""
@@ -38,20 +41,6 @@ class Moments:
         for name, home in self._home.items():
             peer.extras[name].copy_(vectors[name][: peer.body.count])
             home.copy_(vectors[name][peer.body.count :])
-
-    def state(self) -> Mapping[str, Tensor]:
-        """The tensors that a resumed run needs besides the extras; none where no head stays at home."""
-        return {f"head {name}": home for name, home in self._home.items() if home.numel()}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take up what `state` gave.
-
-        Raises:
-            KeyError, RuntimeError: It is not of such a model.
-        """
-        for name, home in self._home.items():
-            if home.numel():
-                home.copy_(state[f"head {name}"].view(home.shape))
 
 
 def second_moment_count(split: Split, full: bool, grouping: Grouping) -> int:
@@ -76,9 +65,12 @@ class SecondMoments:
         shared: The body's, which are mixed; None where none are kept from round to round.
         full: Whether each value has its own.
         grouping: What a block is, of the body. The head's blocks are its layers.
+        state: Gets those of the head, where one stays at home.
     """
 
-    def __init__(self, peer: Trainer, shared: Tensor | None, full: bool, grouping: Grouping) -> None:
+    def __init__(
+        self, peer: Trainer, shared: Tensor | None, full: bool, grouping: Grouping, state: dict[str, Tensor]
+    ) -> None:
         self._shared, self._body_count = shared, peer.body.count
         self._blocks: list[Blocks | None] = [None, None]
         if shared is not None and not full:
@@ -87,6 +79,8 @@ class SecondMoments:
         of_head = self._blocks[1]
         at_home = 0 if shared is None else peer.head.count if of_head is None else len(of_head)
         self._at_home = peer.head.data.new_zeros(at_home)
+        if at_home:
+            state["at_home"] = self._at_home
 
     def known(self, flat: Flat) -> Tensor | None:
         """The known moment of each of these values, shape (flat.count,), zero for nothing; None where nothing is kept.
@@ -115,19 +109,6 @@ class SecondMoments:
         self._shared.copy_(_means(self._blocks[0], body))
         if len(head):
             self._at_home.copy_(_means(self._blocks[1], head))
-
-    def state(self) -> Mapping[str, Tensor]:
-        """The head's moments, for a resumed run; the body's are kept with what travels."""
-        return {"at_home": self._at_home} if len(self._at_home) else {}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take up what `state` gave.
-
-        Raises:
-            KeyError, RuntimeError: It is of another model.
-        """
-        if len(self._at_home):
-            self._at_home.copy_(state["at_home"].view(self._at_home.shape))
 
 
 def _spread(blocks: Blocks | None, numbers: Tensor, values: Tensor) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
+from typing import Any, get_origin, get_type_hints
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -29,10 +29,8 @@ from pydantic_core import to_jsonable_python
 
 from dpeer.exceptions import AlgorithmError, UnknownName, describe
 from dpeer.sections import Mark, meaning_of
+from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.settings import OptionSettings
-
-if TYPE_CHECKING:
-    from dpeer.training.algorithms.base import Algorithm
 
 _KEY = "dpeer"
 _PLAIN = (bool, int, float, str, bytes, PurePath, Decimal, datetime.date, datetime.time, datetime.timedelta, UUID)
@@ -87,6 +85,11 @@ def about_options(algorithm: type[Algorithm]) -> dict[str, About]:
 def flagged_options(algorithm: type[Algorithm]) -> tuple[str, ...]:
     """The names of an algorithm's options that are settings with a flag of their own."""
     return tuple(name for name, about in about_options(algorithm).items() if about.has_flag)
+
+
+def settings_of(algorithm: type[Algorithm]) -> tuple[str, ...]:
+    """The settings that have an effect on this algorithm, but not on all: `uses`, and its options with a flag."""
+    return (*algorithm.uses, *flagged_options(algorithm))
 
 
 def options_among(algorithm: type[Algorithm], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -20,7 +19,6 @@ from dpeer.training.flat import check_extras
 from dpeer.training.randomness import LOCK
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import Split
-from dpeer.training.state.file_names import RESERVED
 
 _BUILT_IN = "dpeer."
 
@@ -33,8 +31,14 @@ PLUGIN = plugins.Kind(
     lambda thing: isinstance(thing, type) and issubclass(thing, Algorithm),
 )
 
-_CALLED = ("predictor", "untrained", "held", "at_home", "codec", "state", "plan", "sit_out")
-"""Methods of an algorithm that are called in passing, outside of `blamed`; `restore` has errors of its own."""
+_GONE = {
+    "state": "keep tensors in the dictionary `self.state`, which is saved and loaded",
+    "restore": "tensors of `self.state` are loaded by themselves",
+    "finish": "`--finish all:E` trains the whole model at home after the last round, and `head:E` its head",
+    "sit_out": "compare `peer.number` in `train` with the round that was trained last",
+    "codec": "`--compress FILE.py:CLASS` takes a codec",
+}
+"""Methods that nothing calls, and what is right in their place."""
 
 
 def load_algorithm(spec: str) -> type[Algorithm]:
@@ -68,6 +72,8 @@ def check_algorithm(found: Any, text: str) -> type[Algorithm]:
     if missing:
         raise AlgorithmError(f"{what}: {found.__name__} does not define {', '.join(missing)}(self, peer)")
     facts_of(found)
+    if gone := next((name for name in _GONE if callable(getattr(found, name, None))), None):
+        raise AlgorithmError(f"{what} has a method {gone!r}, which nothing calls: {_GONE[gone]}")
     for attribute, names in (("uses", found.uses), ("defaults", found.defaults)):
         wrong = next((name for name in names if name not in Hyperparameters.model_fields), None)
         if wrong is not None:
@@ -101,8 +107,7 @@ def new_algorithm(algorithm: type[Algorithm], options: Mapping[str, Any] | Any) 
     if getattr(made, "options", None) is not given:
         raise AlgorithmError(f"algorithm {algorithm.name}: its __init__ must call super().__init__(options)")
     if not is_built_in(algorithm):
-        for name in _CALLED:
-            setattr(made, name, _blaming(made, name))
+        setattr(made, "predictor", _blaming(made, "predictor"))  # noqa: B010 - it is called in passing
     return made
 
 
@@ -112,35 +117,29 @@ def is_built_in(code: type[Algorithm] | Callable[..., Any]) -> bool:
 
 
 def _blaming(made: Algorithm, name: str) -> Callable[..., Any]:
-    """A method that reports what it raises, or gives that cannot be used, as one error that names it."""
-    method, usable = getattr(made, name), _USABLE.get(name, lambda found: found)
+    """A method that reports what it raises as one error that names it."""
+    method = getattr(made, name)
 
     def call(*arguments: Any) -> Any:
         with blamed(made, name):
-            return usable(method(*arguments))
+            return method(*arguments)
 
     return call
 
 
-def _plan(found: Any) -> Any:
-    """As it will be read again: a resumed run compares it with what is in a file."""
-    read = json.loads(json.dumps(dict(found), allow_nan=False))
-    if taken := sorted(RESERVED & read.keys()):
-        raise ValueError(f"the key {taken[0]!r} is dpeer's own: give it another name")
-    return read
+def check_state(algorithm: Algorithm) -> None:
+    """Refuse a state that cannot be saved.
 
-
-def _state(found: Any) -> Any:
-    for name, tensor in dict(found).items():
-        if not isinstance(name, str):
-            raise TypeError(f"the name {name!r} of a tensor is no text")
-        if not isinstance(tensor, Tensor) or tensor.layout is not torch.strided:
+    Raises:
+        AlgorithmError: It has something else than dense tensors by name.
+    """
+    for name, tensor in algorithm.state.items():
+        if not isinstance(name, str) or not isinstance(tensor, Tensor) or tensor.layout is not torch.strided:
             kind = tensor.layout if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise TypeError(f"{name!r} is a {kind}; it must be a dense tensor: torch.tensor(...) makes one of a number")
-    return found
-
-
-_USABLE: Mapping[str, Callable[[Any], Any]] = {"plan": _plan, "state": _state}
+            raise AlgorithmError(
+                f"algorithm {algorithm.name}: its state has {name!r}, a {kind}; it must be dense tensors by name: "
+                "torch.tensor(...) makes one of a number"
+            )
 
 
 def extras_of(algorithm: Algorithm, split: Split) -> dict[str, int]:

@@ -42,8 +42,8 @@ from torch import Tensor
 
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.moments import body_sized
-from dpeer.training.flat import Flat
-from dpeer.training.minibatches import Batch
+from dpeer.training.batch_loader import Batch
+from dpeer.training.flat import Flat, Tracker
 from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer
 
@@ -58,36 +58,25 @@ class Scaffold(Algorithm):
     paper = "Karimireddy et al.: SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020"
     shares = "body"
     leaves = "the body and its control variates"
-    keeps = (_TRACKED,)
     defaults: ClassVar[Mapping[str, Any]] = {"momentum": 0.0}
-
-    own: Tensor
 
     def extras(self, split: Split) -> Mapping[str, int]:
         """As many variates as the body has values."""
-        return body_sized([_TRACKED], split)
+        return {_TRACKED: Tracker(body_sized([_TRACKED], split)[_TRACKED])}
 
     def start(self, peer: Trainer) -> None:
         """The own variates are zero at first."""
-        self.own = torch.zeros_like(peer.body.data)
+        self.state["own"] = torch.zeros_like(peer.body.data)
 
     def train(self, peer: Trainer) -> None:
         """K corrected SGD steps on body and head jointly, then the variates."""
-        h, tracked = peer.hyperparameters, peer.extras[_TRACKED]
-        corrected = _Corrected(tracked - self.own)
-        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, gradient=corrected)
+        h, tracked, own = peer.hyperparameters, peer.extras[_TRACKED], self.state["own"]
+        corrected = _Corrected(tracked - own)
+        peer.fit(peer.model, epochs=h.body_epochs, lr=peer.rates.body, gradient=corrected)
         if corrected.steps:  # privacy may grant none
             mean = corrected.total.div_(corrected.steps)
-            tracked.add_(mean - self.own, alpha=peer.sampled_share)
-            self.own = mean
-
-    def state(self) -> Mapping[str, Tensor]:
-        """See `Algorithm.state`."""
-        return {"own": self.own}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `Algorithm.restore`."""
-        self.own.copy_(state["own"].view(self.own.shape))
+            tracked.add_(mean - own, alpha=peer.sampled_share)
+            own.copy_(mean)
 
 
 class _Corrected:

@@ -18,16 +18,12 @@ class Masked(Codec):
     Args:
         start: See `Codec`.
         rank: This peer.
-        held: Which parameters the peer holds, shape (count,), bool.
-
-    Attributes:
-        held: Those of the body as it is.
-        next: Those that it will hold after the next mixing.
+        held: Which parameters the peer holds, shape (count,), bool; the algorithm changes it in place.
     """
 
     def __init__(self, start: Tensor, rank: int, held: Tensor) -> None:
         super().__init__(start, rank)
-        self.held, self.next = held, held
+        self.held = held
 
     @property
     def payload_bytes(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -25,10 +25,7 @@ from dpeer.training.dpsgd.stable_matmul import padded_products
 from dpeer.training.dpsgd.supported_layers import is_known_loss
 from dpeer.training.errors import as_tensor, batch_hint, blame, loss_hint, not_differentiable_hint
 from dpeer.training.flat import Flat
-
-if TYPE_CHECKING:
-    from dpeer.training.trainer import Trainer
-
+from dpeer.training.net import Net
 
 # Of attention on a CPU, for example, which is then computed example by example: right, and nothing a user can change.
 # Not in a block around the call: other peers' threads share the list of filters.
@@ -38,8 +35,8 @@ warnings.filterwarnings("ignore", "There is a performance drop because we have n
 class Backend(Protocol):
     """Computes the gradients of a few examples."""
 
-    def __call__(self, peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: int) -> ExampleGradients:
-        """The examples' losses and gradients; to be called within `Trainer.training`."""
+    def __call__(self, net: Net, part: Flat, inputs: Any, targets: Any, examples: int) -> ExampleGradients:
+        """The examples' losses and gradients; to be called within `Net.training`."""
 
 
 class UnsupportedModel(TaskError):  # noqa: N818 - another backend is taken
@@ -49,7 +46,7 @@ class UnsupportedModel(TaskError):  # noqa: N818 - another backend is taken
         super().__init__("this backend cannot compute the gradients of single examples of the task's model")
 
 
-def one_by_one(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: int) -> ExampleGradients:
+def one_by_one(net: Net, part: Flat, inputs: Any, targets: Any, examples: int) -> ExampleGradients:
     """A forward and a backward pass for each example; takes memory for one gradient an example."""
     device = part.data.device
     values = torch.zeros(examples, part.count, dtype=torch.float32, device=device)
@@ -58,7 +55,7 @@ def one_by_one(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: i
     for number in range(examples):
         alone = torch.tensor([number], device=device)
         with torch.enable_grad():
-            loss = loss_of_one(peer, take(inputs, alone), take(targets, alone))
+            loss = loss_of_one(net, take(inputs, alone), take(targets, alone))
             with blame("the task's model cannot be differentiated", partial(not_differentiable_hint, loss)):
                 found = torch.autograd.grad(loss, parameters, allow_unused=True)
         losses[number] = loss.detach()
@@ -68,12 +65,12 @@ def one_by_one(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: i
     return ExampleGradients(losses, [(slice(0, part.count), DenseGradients(values))], examples, part.count)
 
 
-def loss_of_one(peer: Trainer, inputs: Any, targets: Any) -> Tensor:
+def loss_of_one(net: Net, inputs: Any, targets: Any) -> Tensor:
     """The loss of a batch of one example, a scalar."""
     with blame("the task's model failed on a training example", lambda: batch_hint(inputs)):
-        outputs = predict(peer.module, inputs)
+        outputs = predict(net.module, inputs)
     with blame("the task's loss failed on a training example", lambda: loss_hint(targets, outputs)):
-        return _scalar(peer.loss_function(outputs, targets))
+        return _scalar(net.loss_function(outputs, targets))
 
 
 def _scalar(loss: Tensor) -> Tensor:
@@ -90,21 +87,21 @@ def _scalar(loss: Tensor) -> Tensor:
     return loss.reshape(())
 
 
-def losses_of(peer: Trainer, outputs: Any, targets: Any, examples: int) -> Tensor:
+def losses_of(net: Net, outputs: Any, targets: Any, examples: int) -> Tensor:
     """The loss of each example by itself, shape (examples,), for outputs that were computed together.
 
     A loss of the user's own is called for each example, as if it were alone.
     """
-    if is_known_loss(peer.loss_function):
+    if is_known_loss(net.loss_function):
         with padded_products():
-            return vmap(lambda *of_one: _scalar(peer.loss_function(*mapped(of_one, _batch_of_one))))(outputs, targets)
-    rows = torch.arange(examples, device=peer.model.data.device)[:, None]
+            return vmap(lambda *of_one: _scalar(net.loss_function(*mapped(of_one, _batch_of_one))))(outputs, targets)
+    rows = torch.arange(examples, device=net.model.data.device)[:, None]
     # A loss may give back the same memory for the next example.
-    return torch.stack([_scalar(peer.loss_function(take(outputs, row), take(targets, row))).clone() for row in rows])
+    return torch.stack([_scalar(net.loss_function(take(outputs, row), take(targets, row))).clone() for row in rows])
 
 
 @padded_products()
-def vectorized(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: int) -> ExampleGradients:
+def vectorized(net: Net, part: Flat, inputs: Any, targets: Any, examples: int) -> ExampleGradients:
     """All examples at once by vmap over grad; takes memory for one gradient an example.
 
     Raises:
@@ -114,7 +111,7 @@ def vectorized(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: i
 
     def one(values: Mapping[str, Tensor], its_inputs: Any, its_targets: Any) -> Tensor:
         its_inputs, its_targets = mapped(its_inputs, _batch_of_one), mapped(its_targets, _batch_of_one)
-        return _scalar(peer.loss_function(predict(with_tensors(peer.module, values), its_inputs), its_targets))
+        return _scalar(net.loss_function(predict(with_tensors(net.module, values), its_inputs), its_targets))
 
     try:
         with torch.enable_grad():

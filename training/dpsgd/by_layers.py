@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,12 +28,10 @@ from dpeer.training.dpsgd.layer_rules import LayerRule, rule_of
 from dpeer.training.dpsgd.stable_matmul import one_thread, padded_products
 from dpeer.training.errors import blame
 from dpeer.training.flat import Flat
-
-if TYPE_CHECKING:
-    from dpeer.training.trainer import Trainer
+from dpeer.training.net import Net
 
 
-def by_layers(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: int) -> ExampleGradients:
+def by_layers(net: Net, part: Flat, inputs: Any, targets: Any, examples: int) -> ExampleGradients:
     """All examples together, by hooks on the layers; takes memory for what goes in and out of layers.
 
     Convolutions and norms also take it for their own gradients, one for each example, and so do linear layers on a
@@ -43,18 +41,18 @@ def by_layers(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: in
         UnsupportedModel: A parameter is of a layer without a rule, or that is not called exactly once.
     """
     # Attention takes two dimensions for one series, of which examples would be the places.
-    if any(isinstance(layer, nn.MultiheadAttention) for layer in peer.module.modules()):
+    if any(isinstance(layer, nn.MultiheadAttention) for layer in net.module.modules()):
         raise UnsupportedModel()
-    layers, loose = _owners(peer.module, part)
+    layers, loose = _owners(net.module, part)
     seen: dict[nn.Module, list[Tensor]] = {layer: [] for layer in layers}
     anchor = torch.zeros((), device=part.data.device, requires_grad=True)
-    copies = {name: _copies(peer.module.get_parameter(name), examples) for name in loose}
+    copies = {name: _copies(net.module.get_parameter(name), examples) for name in loose}
     failed = "the task's model or loss failed on a training batch"
     with _without_own_gradients(part), torch.enable_grad():
         with _tapped(seen, anchor, examples), blame(failed), padded_products():
-            outputs = predict(with_tensors(peer.module, copies) if copies else peer.module, inputs)
+            outputs = predict(with_tensors(net.module, copies) if copies else net.module, inputs)
         with blame(failed):
-            losses = losses_of(peer, outputs, targets, examples)
+            losses = losses_of(net, outputs, targets, examples)
         with padded_products():
             _, *own = torch.autograd.grad(losses.sum(), [anchor, *copies.values()], allow_unused=True)
     with one_thread():  # rules call `product`, so they need no `padded_products`

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,13 +18,11 @@ from torch import Tensor
 from dpeer.training.device import mapped
 from dpeer.training.dpsgd.backends import Backend, one_by_one, vectorized
 from dpeer.training.dpsgd.by_layers import by_layers
-from dpeer.training.dpsgd.examples import batch_of, take, take_pair
+from dpeer.training.dpsgd.examples import take, take_pair
 from dpeer.training.dpsgd.gradient_factors import ExampleGradients
 from dpeer.training.dpsgd.supported_layers import is_known_loss, is_known_model
 from dpeer.training.flat import Flat
-
-if TYPE_CHECKING:
-    from dpeer.training.trainer import Trainer
+from dpeer.training.net import Net
 
 BACKENDS: Mapping[str, Backend] = {"layers": by_layers, "vectorized": vectorized, "one-by-one": one_by_one}
 """The quickest first."""
@@ -40,45 +38,45 @@ _ROUNDING = 1e-5
 no size of its own."""
 
 
-def choose(peer: Trainer, part: Flat, rows: int) -> Backend:
-    """The quickest backend for these parameters; to be called within `Trainer.training`.
+def choose(net: Net, part: Flat, rows: int) -> Backend:
+    """The quickest backend for these parameters; to be called within `Net.training`.
 
     Which one is taken must not follow from a record, or the last bits of all other gradients would: so inputs, targets
     and weights of the self-test are drawn. Drawn weights also open gates that begin at zero and hide what is behind.
 
     Args:
-        peer: Whose task it is.
+        net: Whose task it is.
         part: What is trained.
         rows: How many examples are always computed together.
     """
-    allowed = _allowed(peer)
+    allowed = _allowed(net)
     if not allowed:
         return one_by_one
-    inputs, targets = _synthetic(peer, *batch_of(peer.data, torch.arange(rows) % len(peer.data)))
+    inputs, targets = _synthetic(net, *net.data.each(net.data.located(torch.arange(rows) % len(net.data))))
     few = torch.arange(min(_COMPARED, rows))
-    with peer.untrained.kept(), peer.holding(usual_weights(peer.model)):
+    with net.untrained.kept(), net.holding(usual_weights(net.model)):
         try:
-            alone = one_by_one(peer, part, take(inputs, few), take(targets, few), len(few))
+            alone = one_by_one(net, part, take(inputs, few), take(targets, few), len(few))
         except Exception:  # drawn numbers that mean nothing to the model
             return one_by_one
-        return next((each for each in allowed if _passes(each, peer, part, inputs, targets, rows, alone)), one_by_one)
+        return next((each for each in allowed if _passes(each, net, part, inputs, targets, rows, alone)), one_by_one)
 
 
-def _allowed(peer: Trainer) -> list[Backend]:
+def _allowed(net: Net) -> list[Backend]:
     """The backends that compute several examples at once and suit the model and the loss, the quickest first."""
-    vouched = peer.task.vmap
-    if not is_known_model(peer.module):
+    vouched = net.task.vmap
+    if not is_known_model(net.module):
         return [vectorized] if vouched else []
-    return [by_layers, vectorized] if vouched or is_known_loss(peer.loss_function) else [by_layers]
+    return [by_layers, vectorized] if vouched or is_known_loss(net.loss_function) else [by_layers]
 
 
-def _synthetic(peer: Trainer, inputs: Any, targets: Any) -> tuple[Any, Any]:
+def _synthetic(net: Net, inputs: Any, targets: Any) -> tuple[Any, Any]:
     """A minibatch with the shapes and dtypes of another one, and nothing else of it.
 
     Floats are from 0 to 1, for what takes a root of them; tokens are from the vocabulary, other whole numbers 0 or 1.
     """
     generator = torch.Generator().manual_seed(0)
-    built = peer.task.built or {}
+    built = net.task.built or {}
     vocabulary = int(built["options"]["vocabulary"]) if built.get("tokens") else 2
 
     def drawn(below: int, tensor: Tensor) -> Tensor:
@@ -100,7 +98,7 @@ def usual_weights(model: Flat) -> Tensor:
 
 
 def _passes(
-    backend: Backend, peer: Trainer, part: Flat, inputs: Any, targets: Any, rows: int, alone: ExampleGradients
+    backend: Backend, net: Net, part: Flat, inputs: Any, targets: Any, rows: int, alone: ExampleGradients
 ) -> bool:
     """Whether a backend gives the first examples the gradients that they have alone, and the same bits at any place.
 
@@ -109,7 +107,7 @@ def _passes(
     every, first = torch.arange(rows), dict[int, tuple[Tensor, Tensor, Tensor]]()
     for order in (every, every.flip(0), every % alone.examples, torch.zeros_like(every)):
         try:
-            found = backend(peer, part, *take_pair(peer.compute, inputs, targets, order), rows)
+            found = backend(net, part, *take_pair(net.compute, inputs, targets, order), rows)
         except Exception:  # what torch, or the task's code with tensors that it does not expect, cannot do
             return False
         norms = found.norms()

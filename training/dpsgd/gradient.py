@@ -5,24 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy.mechanism import LONGEST, ClippedSum
+from dpeer.training.batch_loader import Batch
 from dpeer.training.dpsgd.backends import Backend, UnsupportedModel, one_by_one
 from dpeer.training.dpsgd.choosing import choose
-from dpeer.training.dpsgd.examples import check_examples, chunks, take, take_pair
+from dpeer.training.dpsgd.examples import chunks, take, take_pair
 from dpeer.training.dpsgd.gradient_factors import ExampleGradients, row_norms
 from dpeer.training.dpsgd.task_checks import check_task
 from dpeer.training.flat import Flat
-from dpeer.training.minibatches import Batch
-
-if TYPE_CHECKING:
-    from dpeer.training.trainer import Trainer
-
+from dpeer.training.net import Net
 
 TOGETHER = 64
 """Examples are computed together in so many rows, or a multiple. Functions such as the sigmoid are computed by other
@@ -112,37 +108,34 @@ class PrivateGradient:
         """Whether examples are computed one by one although as many are drawn as could be computed together."""
         return self.rows % TOGETHER == 0 and one_by_one in self.backends.values()
 
-    def start(self, peer: Trainer, part: Flat) -> None:
+    def start(self, net: Net, part: Flat) -> None:
         """Validate the task, and choose how gradients of this part are computed; the first step does it, too.
 
         Raises:
             TaskError: The task cannot be protected.
         """
-        with peer.training(part):
+        with net.training(part):
             if not self.backends:
-                check_task(peer)
-            self.backends[part.phase] = choose(peer, part, self.rows) if self.rows % TOGETHER == 0 else one_by_one
+                check_task(net)
+            self.backends[part.phase] = choose(net, part, self.rows) if self.rows % TOGETHER == 0 else one_by_one
 
-    def __call__(self, peer: Trainer, part: Flat, batch: Batch) -> Tensor:
+    def __call__(self, net: Net, part: Flat, batch: Batch) -> Tensor:
         """Leave the noised gradient in ``part.grad``; return the mean loss of the batch's examples, 0 if it is empty.
 
         Raises:
             TaskError: The task cannot be protected, or raised.
         """
         if part.phase not in self.backends:
-            self.start(peer, part)
-        if batch.size:
-            check_examples(batch.inputs, batch.size, "inputs")
-            check_examples(batch.targets, batch.size, "targets")
+            self.start(net, part)
         self.met = Met()
         # In float64, so that what is added first and what later makes no difference that counts.
         total = torch.zeros(part.count, dtype=torch.float64, device=part.data.device)
         loss = torch.zeros((), dtype=torch.float32, device=part.data.device)
         groups = None if batch.units is None else GroupSums(batch.units, total)
         # Whatever the task's code writes to parameters and buffers is undone: it would leave without noise.
-        with peer.untrained.kept(), peer.holding(peer.model.data):
+        with net.untrained.kept(), net.holding(net.model.data):
             for index, count in chunks(batch.size, self.rows, part.data.device):
-                found = self._computed(peer, part, batch, index, count)
+                found = self._computed(net, part, batch, index, count)
                 loss += found.losses[:count].sum() / batch.size
                 if groups is None:
                     self._add_examples(found, count, total)
@@ -150,20 +143,20 @@ class PrivateGradient:
                     groups.add(found, count, self._factors)
         noised = self._mechanism.released(total.cpu().numpy(), torch.get_num_threads())
         part.grad.copy_(torch.from_numpy(noised))
-        peer.computed(batch.size)
+        net.computed(batch.size)
         self.steps += 1
         return loss
 
-    def _computed(self, peer: Trainer, part: Flat, batch: Batch, index: Tensor, count: int) -> ExampleGradients:
+    def _computed(self, net: Net, part: Flat, batch: Batch, index: Tensor, count: int) -> ExampleGradients:
         """The gradients of a piece of the batch, of which the first `count` count."""
         backend, own = self.backends[part.phase], index[:count]
         if backend is one_by_one:
-            return one_by_one(peer, part, take(batch.inputs, own), take(batch.targets, own), count)
+            return one_by_one(net, part, take(batch.inputs, own), take(batch.targets, own), count)
         try:
-            return backend(peer, part, *take_pair(peer.compute, batch.inputs, batch.targets, index), len(index))
+            return backend(net, part, *take_pair(net.compute, batch.inputs, batch.targets, index), len(index))
         except TaskError as error:
             # No other backend: last bits of all would be others, because of one. An example that fails alone says why.
-            one_by_one(peer, part, take(batch.inputs, own), take(batch.targets, own), count)
+            one_by_one(net, part, take(batch.inputs, own), take(batch.targets, own), count)
             if not isinstance(error, UnsupportedModel):
                 raise
             raise TaskError(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -16,17 +15,14 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from dpeer.exceptions import ConfigurationError, TaskError
+from dpeer.exceptions import TaskError
 from dpeer.training.batch_loader import predict
 from dpeer.training.dpsgd.backends import loss_of_one
 from dpeer.training.dpsgd.choosing import usual_weights
-from dpeer.training.dpsgd.examples import batch_of, check_alike
 from dpeer.training.errors import blame
+from dpeer.training.net import Net
 from dpeer.training.objective import check_broadcast
 from dpeer.training.randomness import LOCK, generator_states, undisturbed
-
-if TYPE_CHECKING:
-    from dpeer.training.trainer import Trainer
 
 _LOOKED_AT = 8
 """Examples, evenly from all over the data, that are computed alone and as one batch."""
@@ -35,27 +31,16 @@ _CLOSE = 1e-3
 """How much losses may differ, relative to their size, that are computed alone and together."""
 
 
-def check_task(peer: Trainer) -> None:
-    """Refuse what would make a record's gradient depend on others; to be called within `Trainer.training`.
+def check_task(net: Net) -> None:
+    """Refuse what would make a record's gradient depend on others; to be called within `Net.training`.
 
     Raises:
         TaskError: A layer, the loss or the data do; names it, and says what would be right.
-        ConfigurationError: A setting does.
     """
-    if peer.compute.amp is not None:
-        raise ConfigurationError(
-            f"--amp {peer.compute.amp}: privacy at sample level computes in float32, because in {peer.compute.amp} an "
-            "example's gradient depends too much on which others are computed beside it; leave --amp out"
-        )
-    if peer.hyperparameters.class_weights != "none":
-        raise ConfigurationError(
-            f"--class-weights {peer.hyperparameters.class_weights}: privacy at sample level cannot weight classes by "
-            "how many examples each has, which is a fact about the data; leave it out"
-        )
-    for name, layer in peer.module.named_modules():
+    for name, layer in net.module.named_modules():
         if problem := _problem(layer):
             raise TaskError(f"{name or 'the model'} ({type(layer).__name__}) {problem}")
-    _check_few_examples(peer)
+    _check_few_examples(net)
 
 
 def _problem(layer: nn.Module) -> str | None:
@@ -100,37 +85,39 @@ def replace_batch_norm(model: nn.Module) -> nn.Module:
     return replaced
 
 
-def _check_few_examples(peer: Trainer) -> None:
+def _check_few_examples(net: Net) -> None:
     """Compute a few examples alone and as a batch, at usual weights: initial ones may be sure, or cancel.
 
     Raises:
         TaskError: A loss is not finite, or that of the batch is no mean of theirs; the task draws from global
             generators, or changes its buffers.
     """
-    total = len(peer.data)
+    total = len(net.data)
     known = torch.arange(min(_LOOKED_AT, total), device="cpu") * total // min(_LOOKED_AT, total)
     with LOCK, undisturbed(), torch.no_grad():  # or another peer's draws would be taken for this one's
-        states, buffers = generator_states(peer.model.data.device), peer.untrained.copies()
-        with peer.untrained.kept(), peer.holding(usual_weights(peer.model)):
-            losses = torch.stack([loss_of_one(peer, *batch_of(peer.data, one)).detach() for one in known[:, None]])
-            if generator_states(peer.model.data.device) != states:
+        states, buffers = generator_states(net.model.data.device), net.untrained.copies()
+        with net.untrained.kept(), net.holding(usual_weights(net.model)):
+            losses = torch.stack(
+                [loss_of_one(net, *net.data.each(net.data.located(one))).detach() for one in known[:, None]]
+            )
+            if generator_states(net.model.data.device) != states:
                 raise TaskError(
                     "the task's model, loss or data draws from the generators of torch, numpy or random, whose numbers "
                     "follow from the public seed and from who is in the batch: privacy at sample level cannot have "
                     "that (set dropout to 0: the noise does what it is for; change inputs at random in the task's "
                     "`augment`)"
                 )
-            _check_buffers(peer, buffers)
+            _check_buffers(net, buffers)
             if not losses.isfinite().all():
                 raise TaskError(
                     f"the loss of one of {len(known)} training examples is not finite: privacy at sample level needs "
                     "the loss of each example alone (targets that a loss ignores have none)"
                 )
-            _check_batch(peer, known, losses.float())
+            _check_batch(net, known, losses.float())
 
 
-def _check_buffers(peer: Trainer, before: dict[str, Tensor]) -> None:
-    for name, value in peer.untrained.copies().items():
+def _check_buffers(net: Net, before: dict[str, Tensor]) -> None:
+    for name, value in net.untrained.copies().items():
         if name not in before or not torch.equal(value.nan_to_num(), before[name].nan_to_num()):
             raise TaskError(
                 f"the model's forward changes {name!r} in training, which carries what it has seen of one example into "
@@ -138,13 +125,13 @@ def _check_buffers(peer: Trainer, before: dict[str, Tensor]) -> None:
             )
 
 
-def _check_batch(peer: Trainer, known: Tensor, losses: Tensor) -> None:
+def _check_batch(net: Net, known: Tensor, losses: Tensor) -> None:
     """Refuse a loss of a batch that is not the mean of its examples' losses, or these themselves."""
-    inputs, targets = batch_of(peer.data, known)
+    inputs, targets = net.data.each(net.data.located(known))
     with blame("the task's model or loss failed on a training batch"):
-        outputs = predict(peer.module, inputs)
-        check_broadcast(peer.loss_function, outputs, targets)
-        found = peer.loss_function(outputs, targets).detach().float()
+        outputs = predict(net.module, inputs)
+        check_broadcast(net.loss_function, outputs, targets)
+        found = net.loss_function(outputs, targets).detach().float()
     if found.shape == losses.shape and len(losses) > 1:
         same = torch.allclose(found, losses, rtol=_CLOSE, atol=_CLOSE)
     elif found.numel() == 1:
@@ -160,19 +147,3 @@ def _check_batch(peer: Trainer, known: Tensor, losses: Tensor) -> None:
             "the batch, or a loss for each example, in which none depends on the others (leave out weights "
             "of classes, layers that mix the batch, and sums)"
         )
-
-
-def check_collate(peer: Trainer) -> None:
-    """Refuse data of which some examples have another shape or type than others, and are padded or converted together.
-
-    Data in memory have one; others are read once.
-
-    Raises:
-        TaskError: Two examples differ so.
-    """
-    first = None
-    for number in range(0 if peer.data.in_memory else len(peer.data)):
-        one = batch_of(peer.data, torch.tensor([number], device="cpu"))
-        first = first or one
-        for ours, its, what in zip(first, one, ("inputs", "targets"), strict=True):
-            check_alike(ours, its, what)

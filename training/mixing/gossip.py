@@ -9,7 +9,8 @@ by a robust rule. With error feedback, what encoding lost of the own body is add
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,17 +43,28 @@ class Gossip:
 
     Attributes:
         codec: The codec.
+        state: The tensors that a resumed run needs besides the body, between two rounds; by name.
         disagreement: Of the last mix (`dpeer.training.mixing.disagreement`); None where the release was no body, none
             was released, or no other body was mixed.
     """
 
     compares = True
+    """Whether the release is compared with the mix."""
+
+    adopts = True
+    """Whether a mean of others' bodies can take the place of the own one."""
 
     def __init__(self, body: Exchanged, rank: int, codec: Codec, guard: Guard | None = None) -> None:
         self.codec = codec
         self._body, self._rank, self._guard = body, rank, guard or Guard(rank, Robust(), None)
         self._released: Vectors | None = None
         self.disagreement: float | None = None
+        self.state: dict[str, Tensor] = {}
+
+    @property
+    def spent(self) -> dict[str, Any] | None:
+        """The cost of privacy so far, JSON values; None where releases cost nothing."""
+        return None
 
     @property
     def brief(self) -> bool:
@@ -117,16 +129,16 @@ class Gossip:
         self._released = None
         return refused
 
-    def adopt(self, received: Mapping[int, Payload], weigh: Weigh, keep: Sequence[slice] = ()) -> dict[int, str]:
+    def adopt(self, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
         """Replace the body by the mix of the payloads alone. This peer's own values are out of date, and left out.
 
         A guard compares the bodies with their median, which also stands in for the own body where a rule needs one:
         "clip" clips the differences from it, and a mean that would have nothing left to trim is the median itself.
+        Trackers stay as they are.
 
         Args:
             received: Payloads by rank, without the own.
             weigh: Gives the weights of the ranks that are left; their sum is one.
-            keep: The parts that stay as they are.
 
         Returns:
             The ranks whose payload was not mixed, and why. With none left the body stays.
@@ -147,7 +159,7 @@ class Gossip:
             bodies = {rank: body for rank, body in bodies.items() if rank not in judged}
             refused |= judged
         if bodies:
-            put_back = self._kept(keep)
+            put_back = self._kept()
             if own and len(bodies) <= 2 * self._guard.robust.trim:
                 self._add({}, {self._rank: 1.0}, distances)
             else:
@@ -156,9 +168,9 @@ class Gossip:
         self._released = None
         return refused
 
-    def _kept(self, parts: Sequence[slice]) -> Callable[[], None]:
-        """Copies some parts of the body; a call of the result puts them back."""
-        before = [(part, self._body.data[part].clone()) for part in parts]
+    def _kept(self) -> Callable[[], None]:
+        """Copies the trackers; a call of the result puts them back."""
+        before = [(part, self._body.data[part].clone()) for part in self._body.trackers]
 
         def put_back() -> None:
             with torch.no_grad():
@@ -172,18 +184,6 @@ class Gossip:
 
         Every change of the body since must be a function of what peers have released.
         """
-
-    def state(self) -> Mapping[str, Tensor]:
-        """The tensors that a resumed run needs besides the body, between two rounds; by name."""
-        return {}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take up what `state` gave.
-
-        Raises:
-            KeyError, ValueError, RuntimeError: It is not of such a step.
-        """
-        self._released = None
 
     def _decoded(self, rank: int, payload: Payload) -> Vectors | str:
         """A body, or the reason to leave it out."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from dpeer.exceptions import CheckpointError
 from dpeer.privacy import ClientSession, Clipped, Vector, privatize
@@ -40,7 +39,7 @@ class PrivateGossip(Gossip):
     ) -> None:
         super().__init__(body, rank, codec, guard)
         self._dtype, self._session, self._seed = codec.dtype, session, seed
-        self._base = self._own_values()
+        self._rebased(self._own_values())
         self._met: Clipped | None = None
         self._again = False
 
@@ -85,16 +84,16 @@ class PrivateGossip(Gossip):
         finite = self._sum(mixed, bodies, row, distances)
         with torch.no_grad():
             self._body.data.copy_(mixed)
-        self._base = mixed.cpu().numpy()
+        self._rebased(mixed.cpu().numpy())
         return finite
 
     def _own(self) -> Vectors:
         """The released values; the base without a release, for the body may hold what was not noised."""
         return [torch.from_numpy(self._base)] if self._released is None else self._released
 
-    def _kept(self, parts: Sequence[slice]) -> Callable[[], None]:
+    def _kept(self) -> Callable[[], None]:
         """Of the base, too: what stays in it is what the last mixing gave, and nothing that was trained since."""
-        put_back, before = super()._kept(parts), [(part, self._base[part].copy()) for part in parts]
+        put_back, before = super()._kept(), [(part, self._base[part].copy()) for part in self._body.trackers]
 
         def both() -> None:
             put_back()
@@ -105,16 +104,17 @@ class PrivateGossip(Gossip):
 
     def rebase(self) -> None:
         """See `Gossip.rebase`."""
-        self._base = self._own_values()
+        self._rebased(self._own_values())
+
+    def _rebased(self, base: Vector) -> None:
+        """The base, which need not be the body: an algorithm may have changed what mixing gave."""
+        self.state["base"] = torch.from_numpy(base)
+
+    @property
+    def _base(self) -> Vector:
+        base: Vector = self.state["base"].numpy()
+        return base
 
     def _own_values(self) -> Vector:
         values: Vector = host(self._body.data).numpy()
         return values
-
-    def state(self) -> Mapping[str, Tensor]:
-        """The base, which need not be the body: an algorithm may have changed what mixing gave."""
-        return {"base": torch.from_numpy(self._base)}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `Gossip.restore`."""
-        self._base, self._released = host(state["base"]).numpy(), None

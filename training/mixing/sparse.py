@@ -14,13 +14,15 @@ from dpeer.training.mixing.guard import Vectors
 
 
 class SparseGossip(Gossip):
-    """A coordinate becomes the mean over the peers that hold it, weighted by the row; then the own mask is applied.
+    """A coordinate becomes the mean over the peers that hold it, weighted by the row.
 
-    The weights of a coordinate are therefore not doubly stochastic.
+    The weights of a coordinate are therefore not doubly stochastic. A mean of what others hold is no model: a peer that
+    comes back adopts none, and goes on with its own.
     """
 
     codec: Masked
     compares = False  # masks differ: most coordinates would
+    adopts = False
 
     def _fits(self, body: Vectors) -> bool:
         return True  # the codec has compared the values with their mask
@@ -37,5 +39,5 @@ class SparseGossip(Gossip):
             values, mask = (vector.to(device) for vector in (own if rank == self._rank else bodies[rank]))
             total[mask] += values * row[rank]
             weight[mask] += row[rank]
-        into.copy_(torch.where(weight > 0, total / weight, 0.0) * self.codec.next)
+        into.copy_(torch.where(weight > 0, total / weight, 0.0))
         return bool(torch.isfinite(into).all())

@@ -1,27 +1,46 @@
-"""Saving a learner between two rounds, and loading it again if run, task and algorithm are the same."""
+"""Checkpoints of a learner: a flat dictionary of named tensors, and JSON values by which a resumed run is checked."""
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
 
 from dpeer.exceptions import CheckpointError
 from dpeer.privacy import ClientSession, SampleSession, Session
 from dpeer.training.algorithms import Algorithm, shared_options
 from dpeer.training.algorithms.base import facts_of
+from dpeer.training.algorithms.plugins import check_state
 from dpeer.training.codecs import identity
+from dpeer.training.device import CPU, host
 from dpeer.training.schedules import ends_with_the_run
 from dpeer.training.selection import POINTS, ModelSelection, Point
-from dpeer.training.state import store
-from dpeer.training.state.snapshots import Snapshots
-from dpeer.training.state.store import Copied, State
+from dpeer.training.state.file_names import BEST, LAST, REST, TENSORS
+from dpeer.training.state.store import load_state, write_tensors
 from dpeer.training.trainer import Trainer
 
-_FORMAT = 1
+_FORMAT = 2
 
 _KEPT = 64 * 2**20
 """Bytes of a copy whose memory the next one takes; new memory for a longer one costs little beside a round."""
+
+_OPTIONAL = ("finish", "sampled")
+"""The parts that keep nothing at first."""
+
+
+class Stateful(Protocol):
+    """A part of a learner that keeps tensors between two rounds.
+
+    Attributes:
+        state: The tensors by name.
+    """
+
+    state: dict[str, Tensor]
 
 
 class Checkpoints:
@@ -30,25 +49,27 @@ class Checkpoints:
     Args:
         algorithm: The peer's algorithm.
         trainer: The trainer that the algorithm steers.
-        snapshots: Copies of all that changes.
+        parts: What keeps tensors beside the model, by name.
         selection: Knows which model is the best so far.
         session: The peer's privacy; None where nothing is recorded.
+
+    Attributes:
+        room: The last copy, whose memory the next one takes.
     """
 
     def __init__(
         self,
         algorithm: Algorithm,
         trainer: Trainer,
-        snapshots: Snapshots,
+        parts: Mapping[str, Stateful],
         selection: ModelSelection,
         session: Session | None,
     ) -> None:
-        self._algorithm, self._trainer, self._snapshots = algorithm, trainer, snapshots
+        self._algorithm, self._trainer, self._parts, self._selection = algorithm, trainer, parts, selection
         self._name = facts_of(type(algorithm)).name
-        self._selection = selection
         self._client = session if isinstance(session, ClientSession) else None
         self._sample = session if isinstance(session, SampleSession) else None
-        self.saved: State | None = None
+        self.room: Mapping[str, Tensor] = {}
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -58,7 +79,7 @@ class Checkpoints:
     def _identity(self) -> dict[str, Any]:
         """The values that must be equal when a run is resumed, in the order in which differences are named."""
         trainer, h = self._trainer, self._trainer.hyperparameters
-        ending = {"number of rounds, with which the cosine schedule ends,": h.rounds}
+        ends = ends_with_the_run(h.lr_schedule)
         return {
             "format": _FORMAT,
             "algorithm": self._name,
@@ -68,26 +89,48 @@ class Checkpoints:
             "head": trainer.head.manifest,
             **identity(h.compress),
             "lr_schedule": h.lr_schedule,
-            **(ending if ends_with_the_run(h.lr_schedule) else {}),
+            **({"number of rounds, with which the cosine schedule ends,": h.rounds} if ends else {}),
+            **({} if trainer.mask is None else {"number of rounds, by which masks settle,": h.rounds}),
             **self._options,
-            **self._algorithm.plan(trainer),
         }
 
-    def take(self) -> Copied:
-        """Copy everything that a resumed run needs: tensors, and plain JSON values. An earlier copy is overwritten."""
-        best = self._selection.best
-        last = self._snapshots.take(self.saved)
+    def take(self) -> Callable[[Path], None]:
+        """Copy everything that a resumed run needs. The memory of the copy before is used again.
+
+        Returns:
+            Writes the copy into an existing folder; any thread may call it.
+        """
+        trainer, best = self._trainer, self._selection.best
+        check_state(self._algorithm)
+        rest = {f"rest/{part}/{name}": t for part, owner in self._parts.items() for name, t in owner.state.items()}
+        named = {LAST + name: tensor for name, tensor in (trainer.state() | rest).items()}
+        tensors = {name: _copied(tensor, self.room.get(name)) for name, tensor in named.items()}
         # Of a large model the copy's memory is not kept for the next one: once it is written, training has the room.
-        self.saved = last if self._trainer.everything.nbytes <= _KEPT else None
-        states = {"last": last} | ({} if best is None else {"best": self._snapshots.of(best)})
-        rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self._selection.best_round}
-        rest |= {"best_point": self._selection.best_point, "finish": self._trainer.hyperparameters.finish}
-        rest |= {"best_loss": self._selection.best_loss if best is not None else None}
+        self.room = tensors if trainer.everything.nbytes <= _KEPT else {}
+        if best is not None:  # it never changes
+            tensors = tensors | {BEST + name: value.to(CPU) for name, value in best.items()}
+        values = json.dumps(self._identity | self._values) + "\n"
+
+        def save(directory: Path) -> None:
+            write_tensors(tensors, directory / TENSORS, {})
+            (directory / REST).write_text(values, encoding="utf-8")
+
+        return save
+
+    @property
+    def _values(self) -> dict[str, Any]:
+        """How far the run is."""
+        selection = self._selection
+        found: dict[str, Any] = {
+            "round": self._trainer.number,
+            "best_round": selection.best_round,
+            "best_point": selection.best_point,
+            "finish": self._trainer.hyperparameters.finish,
+            "best_loss": None if selection.best is None else selection.best_loss,
+        }
         if self._sample is not None:
-            rest |= {"releases": 0, "steps": self._sample.ledger.steps}
-        else:
-            rest |= {"releases": None if self._client is None else self._client.ledger.releases}
-        return Copied(states, self._identity | rest)
+            return found | {"releases": 0, "steps": self._sample.ledger.steps}
+        return found | {"releases": None if self._client is None else self._client.ledger.releases}
 
     def load(self, directory: Path) -> None:
         """Take up the state that `save` left in the folder.
@@ -95,15 +138,16 @@ class Checkpoints:
         Raises:
             CheckpointError: The files are missing, damaged, or of another run, task or algorithm.
         """
-        states, rest = store.load(directory, self._identity)
+        tensors, rest = load_state(directory, self._identity)
+        last, best = _under(LAST, tensors), _under(BEST, tensors)
         try:
             number, best_round = int(rest["round"]), rest["best_round"]
-            last, best = states["last"], states.get("best")
-            best_loss = math.inf if best is None else float(rest["best_loss"])
+            best_loss = float(rest["best_loss"]) if best else math.inf
             charged = int(rest["releases"] or 0)
             steps = rest.get("steps")
             taken = None if steps is None else int(steps)
             point = _point(rest["best_point"])
+            _ = last["body"], last["head"]
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the checkpoint in {directory} is damaged: {error!r}") from error
         if charged and self._client is None:
@@ -128,11 +172,37 @@ class Checkpoints:
                 "was last (an older copy will not do): what was trained has to be counted"
             )
         self._check_finish(directory, number, rest["finish"])
-        kept = None if best is None else self._snapshots.predicted(best)
-        self._snapshots.put(last)
+        self._trainer.check({name: value for name, value in last.items() if not name.startswith("rest/")})
+        if best:
+            self._trainer.check(best)
+        self._trainer.put(last)
+        for part, owner in self._parts.items():
+            self._restore(part, owner, _under(f"rest/{part}/", last))
         self._trainer.number = number
-        self._selection.best, self._selection.best_loss = kept, best_loss
-        self._selection.best_round, self._selection.best_point = best_round, point
+        device = self._trainer.compute.device
+        self._selection.best = {name: value.to(device) for name, value in best.items()} or None
+        self._selection.best_loss, self._selection.best_round = best_loss, best_round
+        self._selection.best_point = point
+
+    def _restore(self, part: str, owner: Stateful, saved: Mapping[str, Tensor]) -> None:
+        """Give a part its tensors: those that it has take the values, and what it does not have yet is added.
+
+        Raises:
+            CheckpointError: They are of another part.
+        """
+        if part in _OPTIONAL:
+            owner.state.clear()
+        for name, tensor in owner.state.items():
+            found = saved.get(name)
+            if found is None or (found.shape, found.dtype) != (tensor.shape, tensor.dtype):
+                is_ = "missing" if found is None else f"of shape {tuple(found.shape)} and not {tuple(tensor.shape)}"
+                raise CheckpointError(f"the checkpoint's {part} is of another run: {name!r} is {is_}")
+        with torch.no_grad():
+            for name, value in saved.items():
+                if name in owner.state:
+                    owner.state[name].copy_(value)
+                else:
+                    owner.state[name] = value.to(self._trainer.compute.device, copy=True)
 
     def _check_finish(self, directory: Path, number: int, then: Any) -> None:
         """Refuse another `--finish` for a run that has no rounds left: it would have no effect, and all files state it.
@@ -165,3 +235,16 @@ def _point(text: Any) -> Point | None:
         if text == point:
             return point
     raise ValueError(f"best_point is {text!r}")
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin so, by the rest of their names."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _copied(tensor: Tensor, room: Tensor | None) -> Tensor:
+    """A copy on the host, in `room` if that is like it: fresh memory takes several times as long as the copy."""
+    if room is None or (room.shape, room.dtype) != (tensor.shape, tensor.dtype):
+        return host(tensor)
+    with torch.no_grad():
+        return room.copy_(tensor)

@@ -20,19 +20,11 @@ TENSORS = "learner.safetensors"
 REST = "learner.json"
 """In a learner's folder: everything else, as JSON."""
 
-RESERVED = frozenset({
-    "format", "algorithm", "rank", "seed", "body", "head", "compress", "lr_schedule", "round",
-    "best_round", "best_point", "best_loss", "releases", "states", "finish", "steps",
-})  # fmt: skip
-"""The keys of that JSON that are dpeer's own: an algorithm's plan must not use them."""
+LAST = "last/"
+"""Begins the names of the tensors after the last completed round."""
 
-LAST = "last"
-"""The state after the last completed round."""
-
-
-def body_key(state: str) -> str:
-    """The name of a state's body among the tensors."""
-    return f"{state}/body"
+BEST = "best/"
+"""Begins those of the best model so far."""
 
 
 def saved_body(folder: Path) -> NDArray[Any] | None:
@@ -49,7 +41,7 @@ def saved_body(folder: Path) -> NDArray[Any] | None:
     """
     try:
         with safe_open(folder / TENSORS, framework="np") as tensors:
-            body: NDArray[Any] = tensors.get_tensor(body_key(LAST))
+            body: NDArray[Any] = tensors.get_tensor(f"{LAST}body")
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"the checkpoint in {folder} cannot be read: {error}") from error
     return body if np.size(body) else None

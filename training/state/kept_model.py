@@ -21,7 +21,6 @@ from dpeer.training.measures import Figures
 from dpeer.training.per_row_metrics import Rows
 from dpeer.training.selection import ModelSelection, Point
 from dpeer.training.state import store
-from dpeer.training.state.snapshots import Predicted
 from dpeer.training.state.store import Origin
 from dpeer.training.task import Task
 from dpeer.training.trainer import Trainer
@@ -101,14 +100,14 @@ class Keeping:
 
     def point(self, *, mixed: bool) -> Point:
         """When in the run the model that predicts is as it is now."""
-        if self._finishing.found is not None:
+        if self._finishing.state:
             return "finished"
         return "mixed" if mixed and self._shares else "trained"
 
     @contextmanager
     def predicting(self) -> Iterator[None]:
         """Context in which the model has the values that predict."""
-        with self._trainer.holding(self._finishing.predictor(), self._finishing.untrained()):
+        with self._trainer.holding(self._finishing.predicting()):
             yield
             self._trainer.reattach()
 
@@ -120,7 +119,7 @@ class Keeping:
             with self.predicting():
                 yield
             return
-        with self._trainer.holding(best.values, best.untrained):
+        with self._trainer.holding(best):
             yield
             self._trainer.reattach()
 
@@ -139,7 +138,7 @@ class Keeping:
             with self.predicting():
                 if self._selection.is_best(self._trainer.number, point):
                     self._trainer.reattach()
-                    self._selection.best = Predicted.now(self._trainer)
+                    self._selection.best = self._trainer.snapshot()
         return found
 
     def write(self, path: Path) -> None:

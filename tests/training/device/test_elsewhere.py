@@ -47,7 +47,7 @@ def test_a_whole_life_elsewhere_has_the_bits_of_one_on_the_host(case: str, tmp_p
     assert ours[0].manifest == plain[0].manifest
     assert rounds(ours, 2) == rounds(plain, 2)
     for one, other in zip(ours, plain, strict=True):
-        assert one.finish(1) == other.finish(1)
+        assert one.fine_tune(1) == other.fine_tune(1)
         assert elsewhere.of(one.trainer.model.data) == there.device
         assert {elsewhere.of(p) for p in one.trainer.module.parameters()} == {there.device}
         assert elsewhere.of(one.body).type == "cpu"

@@ -285,28 +285,6 @@ def test_losses_of_other_kinds(name: str, make_trainer: Callable[..., Trainer]) 
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_inputs_of_several_tensors(make_trainer: Callable[..., Trainer]) -> None:
-    class Two(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.left, self.right = nn.Linear(4, 3), nn.Linear(2, 3)
-
-        def forward(self, left: Tensor, right: Tensor) -> Tensor:
-            out: Tensor = self.left(left) + self.right(right)
-            return out
-
-    torch.manual_seed(0)
-    left, right, y = torch.randn(N, 4), torch.randn(N, 2), torch.randint(3, (N,))
-    data = [({"left": left[i], "right": right[i]}, y[i]) for i in range(N)]
-    peer = make_trainer(Two(), None, None, data=data)
-    with peer.training(peer.model):
-        assert choose(peer, peer.model, N) is BACKENDS["layers"]
-        inputs = {"left": left, "right": right}
-        found = [way(peer, peer.model, inputs, y, N).sums(torch.eye(N)) for way in BACKENDS.values()]
-    for other in found[1:]:
-        torch.testing.assert_close(other, found[0], rtol=1e-4, atol=1e-5)
-
-
 class Sorted(nn.Module):
     """Sorts a batch, and gives each example a little of the one before it."""
 

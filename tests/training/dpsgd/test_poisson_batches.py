@@ -1,4 +1,4 @@
-"""Poisson-sampled batches: their sizes, whole groups, augmentation by example, as many as steps are asked for."""
+"""Poisson-sampled batches: their sizes, whole groups, augmentation by example."""
 
 import numpy as np
 import pytest
@@ -6,13 +6,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from dpeer.exceptions import Interrupted
 from dpeer.privacy import sampling
 from dpeer.privacy.randomness import KEY_BYTES, Keystream
-from dpeer.training import Hyperparameters
-from dpeer.training.batch_loader import Batches
+from dpeer.training.batch_loader import Batch, Batches
 from dpeer.training.dpsgd.poisson_batches import PoissonBatches
-from dpeer.training.minibatches import Batch
 from dpeer.training.task import Augment, Task
 
 N = 40
@@ -26,20 +23,17 @@ class Known(Keystream):
         self._key = bytearray((4).to_bytes(KEY_BYTES, "big"))
 
 
-def sampled(
-    rate: float, groups: np.ndarray | None = None, augment: Augment | None = None, **h: object
-) -> PoissonBatches:
+def sampled(rate: float, groups: np.ndarray | None = None, augment: Augment | None = None) -> PoissonBatches:
     data = Batches("train", TensorDataset(torch.arange(N)[:, None] * torch.ones(1, 3), torch.arange(N)), None)
-    return PoissonBatches(data, augment, Hyperparameters(**h), rank=0, seed=0, rate=rate, groups=groups)
+    return PoissonBatches(data, augment, rate, groups)
 
 
-def drawn(batches: PoissonBatches, epochs: int = 1) -> list[Batch]:
-    return list(batches.of(0, "model", epochs))
+def drawn(batches: PoissonBatches, number: int) -> list[Batch]:
+    return [batches.draw() for _ in range(number)]
 
 
 def test_batches_are_of_single_examples_and_some_are_empty() -> None:
-    found = drawn(sampled(0.02), epochs=20)
-    assert len(found) == 1000
+    found = drawn(sampled(0.02), 1000)
     sizes = np.array([batch.size for batch in found])
     assert sizes.mean() == pytest.approx(0.8, abs=0.15)
     assert sizes.var() == pytest.approx(0.8, abs=0.25)
@@ -57,23 +51,21 @@ def test_what_a_task_says_of_whose_examples_are_is_what_is_drawn_together() -> N
     patients = [f"patient {example % 8}" for example in range(N)]
     data = TensorDataset(torch.arange(N)[:, None] * torch.ones(1, 3), torch.arange(N))
     task = Task(model=torch.nn.Linear(3, 2), head=(), train=data, test=data, groups=patients)
-    found = PoissonBatches(
-        Batches("train", data, None), None, Hyperparameters(), rank=0, seed=0, rate=0.5, groups=task.groups
-    )
+    found = PoissonBatches(Batches("train", data, None), None, 0.5, task.groups)
     assert found.units == 8
-    for batch in drawn(found, epochs=20):
+    for batch in drawn(found, 40):
         drawn_of = {target % 8 for target in batch.targets.tolist()} if batch.size else set()
         assert batch.size == 5 * len(drawn_of), "a patient's five examples or none"
 
 
-def test_the_public_seed_does_not_decide() -> None:
-    one, other = ([batch.targets for batch in drawn(sampled(0.5), 4)] for _ in range(2))
+def test_no_two_draws_are_alike() -> None:
+    one, other = ([batch.targets for batch in drawn(sampled(0.5), 8)] for _ in range(2))
     assert [x.tolist() for x in one] != [x.tolist() for x in other]
 
 
 def test_a_known_key_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "Keystream", Known)
-    one, other = ([batch.targets.tolist() for batch in drawn(sampled(0.5), 4)] for _ in range(2))
+    one, other = ([batch.targets.tolist() for batch in drawn(sampled(0.5), 8)] for _ in range(2))
     assert one == other
 
 
@@ -82,7 +74,7 @@ def test_groups_come_whole(names: np.ndarray) -> None:
     batches = sampled(0.5, groups=names)
     assert batches.units == 3
     seen: set[tuple[str, ...]] = set()
-    for batch in drawn(batches, 30):
+    for batch in drawn(batches, 60):
         if not batch.size:
             seen.add(())
             continue
@@ -95,16 +87,6 @@ def test_groups_come_whole(names: np.ndarray) -> None:
     assert len(seen) > 4
 
 
-@pytest.mark.parametrize(
-    ("rate", "h", "epochs", "expected"),
-    [(0.05, {}, 3, 60), (0.3, {}, 1, 3), (1.0, {}, 2, 2), (0.9, {}, 0, 0), (0.1, {"local_steps": 7}, 5, 7),
-     (0.1, {"local_steps": 7, "body_epochs": 5}, 1, 2)],
-)  # fmt: skip
-def test_how_many_steps(rate: float, h: dict[str, int], epochs: int, expected: int) -> None:
-    batches = sampled(rate, **h)
-    assert batches.steps(epochs) == expected == len(drawn(batches, epochs))
-
-
 def test_each_example_is_augmented_by_itself_and_not_from_the_seed() -> None:
     shapes: list[tuple[int, ...]] = []
 
@@ -112,36 +94,9 @@ def test_each_example_is_augmented_by_itself_and_not_from_the_seed() -> None:
         shapes.append(tuple(inputs.shape))
         return inputs + float(generator.random())
 
-    found = [drawn(sampled(1.0, augment=augment))[0].inputs for _ in range(2)]
+    found = [sampled(1.0, augment=augment).draw().inputs for _ in range(2)]
     assert shapes == [(1, 3)] * (2 * N)
     moved = [(inputs[:, 0] - torch.arange(N)) for inputs in found]
     assert len(set(moved[0].tolist())) > N / 2
     assert not torch.equal(moved[0], moved[1])
     assert ((moved[0] >= 0) & (moved[0] < 1)).all()
-
-
-def test_the_loss_is_the_mean_over_the_last_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "Keystream", Known)
-    batches = sampled(0.25)
-    noted = []
-    for place, batch in enumerate(batches.of(0, "model", 2)):
-        batches.note(torch.tensor(float(place)), batch)
-        noted.append((place, batch.size))
-    last = noted[4:]
-    assert batches.loss == pytest.approx(sum(a * b for a, b in last) / sum(b for _, b in last))
-
-
-def test_batches_that_are_all_empty_have_no_loss() -> None:
-    batches = sampled(1e-12, local_steps=3)
-    for batch in batches.of(0, "model", 5):
-        batches.note(torch.tensor(0.0), batch)
-    assert batches.loss is None
-
-
-def test_it_can_be_interrupted() -> None:
-    batches = sampled(0.5)
-    steps = batches.of(0, "model", 5)
-    next(steps)
-    batches.interrupt()
-    with pytest.raises(Interrupted):
-        next(steps)

@@ -48,10 +48,22 @@ def data(inputs: Tensor, targets: Tensor) -> dict[str, Any]:
         ({"loss": lambda o, t: cross_entropy(o, t, reduction="sum")}, "--privacy sample needs a mean over the batch"),
         ({"loss": lambda o, t: o[:, :2]}, "loss gave a tensor of shape (1, 2) for one example"),
         (data(torch.randn(8, 6), torch.tensor([0, -100] * 4)), "the loss of one of 8 training examples is not finite"),
-        (data(torch.randn(8, 6).to_sparse(), torch.arange(8) % 3), "inputs are a sparse coo tensor"),
-        (collating(lambda samples: pack_sequence([x[None] for x, _ in samples])), "inputs are a PackedSequence"),
-        (collating(lambda samples: (stacked(samples)[0], "words")), "inputs have a str beside tensors"),
-        (collating(lambda samples: stacked(samples)[0].T), "inputs have a tensor of shape (6, 1) in a batch of 1"),
+        (
+            data(torch.randn(8, 6).to_sparse(), torch.arange(8) % 3),
+            "inputs are a sparse coo tensor: privacy at sample level needs one dense tensor",
+        ),
+        (
+            collating(lambda samples: pack_sequence([x[None] for x, _ in samples])),
+            "inputs are a PackedSequence: privacy at sample level needs one dense tensor",
+        ),
+        (
+            collating(lambda samples: (stacked(samples)[0], "words")),
+            "inputs are a tuple: privacy at sample level needs one dense tensor",
+        ),
+        (
+            collating(lambda samples: stacked(samples)[0].T),
+            "inputs are no batch: privacy at sample level needs one dense tensor",
+        ),
     ],
 )
 def test_a_task_whose_examples_cannot_be_told_apart(parts: dict[str, Any], fragment: str, tmp_path: Path) -> None:

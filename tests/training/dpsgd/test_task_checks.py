@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from dpeer.exceptions import TaskError
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import replace_batch_norm
+from dpeer.training.batch_loader import Batch
 from dpeer.training.dpsgd.gradient import PrivateGradient
 from dpeer.training.dpsgd.supported_layers import is_known_model
-from dpeer.training.minibatches import Batch
 from dpeer.training.trainer import Trainer
 from tests.training.small import Preprocessed, RunningMean
 

@@ -139,14 +139,14 @@ def halves(ranks: Collection[int]) -> Mapping[int, float]:
 def test_every_algorithm_adopts_the_mean_of_the_bodies_and_leaves_its_head(name: str) -> None:
     learners, sent = back(name)
     learner, trainer = learners[0], learners[0].trainer
-    head, kept = trainer.head.data.clone(), {n: trainer.extras[n].clone() for n in learner.algorithm.keeps}
-    state = {n: values.clone() for n, values in learner.algorithm.state().items()}
+    head, kept = trainer.head.data.clone(), [trainer.extras.data[part].clone() for part in trainer.extras.trackers]
+    state = {n: values.clone() for n, values in learner.algorithm.state.items()}
     assert learner.adopt(1, sent, halves) == {}
     body = np.mean([body_of(learner, payload) for payload in sent.values()], axis=0)[-trainer.body.count :]
     np.testing.assert_allclose(trainer.body.data.numpy(), body, rtol=1e-5, atol=1e-7)
     assert torch.equal(trainer.head.data, head)
-    assert all(torch.equal(trainer.extras[n], values) for n, values in kept.items())
-    assert state.keys() == learner.algorithm.state().keys()
+    assert all(map(torch.equal, kept, [trainer.extras.data[part] for part in trainer.extras.trackers]))
+    assert state.keys() == learner.algorithm.state.keys()
     learner.train(2)
     assert learner.release(2) is not None
     assert learner.finite
@@ -156,7 +156,7 @@ def test_scaffold_keeps_its_variates_so_that_their_sum_over_all_peers_stays() ->
     learners, sent = back("scaffold")
     learners[0].adopt(1, sent, halves)
     tracked = sum(one.trainer.extras["variates"] for one in learners)
-    own = sum(one.algorithm.state()["own"] for one in learners)
+    own = sum(one.algorithm.state["own"] for one in learners)
     np.testing.assert_allclose(tracked, own, atol=1e-6)
 
 

@@ -155,7 +155,7 @@ def test_a_private_release_is_rounded_once_for_all(peer: Callable[..., TorchLear
         if number == 0:
             learner.mix_sound({}, lambda ranks: {0: 1.0})
             assert torch.equal(learner.body, own)
-            assert torch.equal(learner.gossip.state()["base"], own), "the next update starts from it"
+            assert torch.equal(learner.gossip.state["base"], own), "the next update starts from it"
             for file in folder.iterdir():
                 file.unlink()
             learner.save(folder)

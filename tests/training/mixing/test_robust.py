@@ -356,7 +356,7 @@ def test_a_private_peers_base_is_what_mixing_gave(tmp_path: Path, rule: str) -> 
     with torch.no_grad():
         ours.trainer.shared.data.add_(7.0)  # only what was released may count
     ours.mix_sound({rank: [one.tobytes()] for rank, one in z.items() if rank}, lambda ranks: dict.fromkeys(z, 0.2))
-    assert torch.equal(ours.body, ours.gossip.state()["base"])
+    assert torch.equal(ours.body, ours.gossip.state["base"])
     reference = Flat("body", [("w", torch.nn.Parameter(torch.tensor(z[0])))])
     step = Gossip(reference, 0, Dense(reference.data, 0), Guard(0, Robust.parse(rule), None))
     step.release(0)

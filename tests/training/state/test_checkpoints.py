@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import save_file
 
 from dpeer.exceptions import CheckpointError, ConfigurationError
 from dpeer.privacy import ClientSession, Guarantee, Ledger
@@ -83,7 +84,7 @@ def rewritten(**changes: Any) -> Callable[[Path], object]:
         (cut("learner.json"), "cannot be read: JSONDecodeError"),
         (lambda folder: (folder / "learner.json").unlink(), "cannot be read: FileNotFoundError"),
         (rewritten(round=None), "is damaged: TypeError("),
-        (rewritten(states=["lost"]), "cannot be read: KeyError: 'lost/body'"),
+        (lambda folder: save_file({}, folder / "learner.safetensors"), "is damaged: KeyError('body')"),
         (rewritten(best_point="later"), "is damaged: ValueError(\"best_point is 'later'\")"),
     ],
 )

@@ -7,33 +7,28 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from dpeer.training import build_learner
-from dpeer.training.state import store
 from dpeer.training.state.file_names import REST, TENSORS, saved_body
 from dpeer.training.state.store import Origin, write_model, write_tensors
 from tests.training.small import small_task
 
 
-def save(folder: Path, body: Tensor) -> None:
-    folder.mkdir()
-    best = store.State(body - 1, torch.ones(2), {})
-    store.save(folder, {"best": best, "last": store.State(body, torch.ones(2), {"mean": torch.ones(1)})}, {"round": 3})
-
-
 def test_the_body_is_the_last_states_bit_by_bit(tmp_path: Path) -> None:
-    body = torch.randn(1000, generator=torch.Generator().manual_seed(1))
-    save(tmp_path / "learner", body)
-    found = saved_body(tmp_path / "learner")
+    task = small_task()
+    task.validation = task.test
+    ours = build_learner(task, "dfedmdc", rank=0, seed=1, keep="best")
+    ours.evaluate()
+    ours.train(0)
+    ours.save(tmp_path)
+    found = saved_body(tmp_path)
     assert found is not None
-    assert (found.dtype, found.tobytes()) == (np.float32, body.numpy().tobytes())
-    assert torch.equal(torch.from_numpy(found), store.load(tmp_path / "learner", {})[0]["last"].body)
+    assert (found.dtype, found.tobytes()) == (np.float32, ours.body.numpy().tobytes())
 
 
 def test_who_shares_nothing_has_no_body(tmp_path: Path) -> None:
-    save(tmp_path / "learner", torch.zeros(0))
-    assert saved_body(tmp_path / "learner") is None
+    build_learner(small_task(), "local", rank=0, seed=1).save(tmp_path)
+    assert saved_body(tmp_path) is None
 
 
 def test_a_copy_stays_as_it_is_while_the_learner_goes_on_and_the_next_has_its_memory(tmp_path: Path) -> None:
@@ -44,16 +39,15 @@ def test_a_copy_stays_as_it_is_while_the_learner_goes_on_and_the_next_has_its_me
         expected = tmp_path / f"expected-{number}"
         expected.mkdir()
         ours.save(expected)
-        save, last = ours.copied(), ours.checkpoints.saved
-        assert last is not None
+        save, last = ours.copied(), ours.checkpoints.room
         ours.train(number + 1)
         found = tmp_path / f"found-{number}"
         found.mkdir()
         save(found)
         for name in (TENSORS, REST):
             assert (found / name).read_bytes() == (expected / name).read_bytes()
-        assert not torch.equal(last.body, ours.body)
-        copies.append({name: tensor.data_ptr() for name, tensor in last.tensors("").items()})
+        assert not torch.equal(last["last/body"], ours.body)
+        copies.append({name: tensor.data_ptr() for name, tensor in last.items()})
         ours.load(found)
     assert copies[0] == copies[1]
 
@@ -150,4 +144,4 @@ def test_the_memory_of_a_large_copy_is_not_kept_for_the_next(monkeypatch: pytest
     monkeypatch.setattr("dpeer.training.state.checkpoints._KEPT", 0)
     ours = build_learner(small_task(), "ditto", rank=0, seed=1)
     assert callable(ours.copied())
-    assert ours.checkpoints.saved is None
+    assert not ours.checkpoints.room

@@ -55,7 +55,6 @@ def leave(tmp_path: Path) -> Leave:
         left = Left(parts.learner, tmp_path / "run" / "rank-0", task_of(resolve(settings, 0)))
         left.folder.mkdir(parents=True, exist_ok=True)
         left.learner.train(0)
-        left.learner.finish(0)
         results = {"rank": 0, "status": "done", "completed_rounds": 1, "kept_round": 0, "lost": {}, "privacy": None}
         card = make_card(parts.facts, left.write(), results)
         (left.folder / "model.json").write_text(json.dumps(card, allow_nan=False))

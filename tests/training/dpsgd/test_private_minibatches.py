@@ -1,4 +1,4 @@
-"""Training with privacy at sample level, against computations of its own."""
+"""Private minibatches: training with privacy at sample level, against computations of its own."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,11 +10,11 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from dpeer.exceptions import AlgorithmError
+from dpeer.exceptions import AlgorithmError, Interrupted
 from dpeer.privacy import Charge
 from dpeer.privacy.accounting import total_epsilon
 from dpeer.privacy.sample_level import Phase
-from dpeer.training import Algorithm, Task, Trainer, build_learner, sam
+from dpeer.training import Algorithm, Task, Trainer, sam
 from dpeer.training.split import Split
 from tests.training.dp_learners import sample_session, sampled
 from tests.training.small import small_task
@@ -258,7 +258,7 @@ class Asking(Algorithm):
     def train(self, peer: Any) -> None:
         peer.fit(peer.body, epochs=1, lr=0.1)
         if self.options.when == "train":
-            peer.fit(peer.body, epochs=1, lr=0.001 * (getattr(peer, self.options.figure) or 1.0))
+            peer.fit(peer.body, epochs=1, lr=0.001 * (getattr(peer, self.options.figure)))
 
 
 @pytest.mark.parametrize("when", ["start", "train"])
@@ -267,7 +267,6 @@ def test_an_own_algorithm_is_not_told_figures_of_the_data(figure: str, when: str
     options = {"figure": figure, "when": when}
     with pytest.raises(AlgorithmError):
         sampled(small_task(), tmp_path, Asking, options=options)
-    build_learner(small_task(), Asking, rank=0, seed=0, options=options).train(0)
 
 
 def test_the_peers_own_files_have_these_figures(tmp_path: Path) -> None:
@@ -339,3 +338,44 @@ def test_the_steps_of_a_round_are_those_that_were_charged(tmp_path: Path) -> Non
         assert learner.privacy is not None
         assert learner.privacy["steps"] == charged
     assert charged == 2 * (3 + 3), "as many epochs of the head"
+
+
+@pytest.mark.parametrize(
+    ("rate", "h", "epochs", "expected"),
+    [(0.05, {}, 3, 60), (0.3, {}, 1, 3), (1.0, {}, 2, 2), (0.9, {}, 0, 0),
+     (0.1, {"local_steps": 7, "body_epochs": 5}, 5, 7), (0.1, {"local_steps": 7, "body_epochs": 5}, 1, 2)],
+)  # fmt: skip
+def test_how_many_steps(rate: float, h: dict[str, int], epochs: int, expected: int, tmp_path: Path) -> None:
+    peer = sampled(small_task(), tmp_path, rate=rate, hyper=h).trainer
+    assert peer.planned_steps(epochs) == expected == len([*peer.minibatches("body", epochs)])
+
+
+def test_the_loss_is_the_mean_over_the_last_pass(tmp_path: Path) -> None:
+    peer = sampled(small_task(), tmp_path, rate=0.25).trainer
+    noted: list[tuple[float, int]] = []
+    weighed = peer.source.weighed
+
+    def note(loss: Any, batch: Any) -> Any:
+        found = weighed(loss, batch)
+        noted.append((float(found[0]), found[1]))
+        return found
+
+    peer.source.weighed = note
+    peer.fit(peer.body, epochs=2, lr=0.1)
+    assert len(noted) == 8
+    last = noted[4:]
+    assert peer.figures.loss == pytest.approx(sum(a * b for a, b in last) / sum(b for _, b in last))
+
+
+def test_batches_that_are_all_empty_have_no_loss(tmp_path: Path) -> None:
+    learner = sampled(small_task(), tmp_path, rate=1e-12, hyper={"local_steps": 3})
+    assert learner.train(0) is None
+
+
+def test_it_can_be_interrupted(tmp_path: Path) -> None:
+    peer = sampled(small_task(), tmp_path).trainer
+    steps = peer.minibatches("body", 5)
+    next(steps)
+    peer.interrupt()
+    with pytest.raises(Interrupted):
+        next(steps)

@@ -1,0 +1,245 @@
+"""Private minibatches: the source of a trainer's steps under DP-SGD, which protects each record against everyone.
+
+Algorithms stay as they are written. Wherever they take a gradient, this source charges a step, draws a Poisson sample
+of the records in place of a minibatch, and gives a gradient that is clipped record by record and noised (Abadi et al.,
+Deep Learning with Differential Privacy, CCS 2016, Algorithm 1). All that follows from such gradients is public:
+momentum, SAM's ascent, the body, the head, what is mixed.
+
+The head is trained on the same records, and gradients of the body depend on it. So it is trained in one of three modes:
+
+    joint      head and body in the same steps, with one clipping and one noise over both
+    alternate  as the algorithm does it; the head's steps are charged like the body's
+    post       it stays as it was initialised until no message leaves the peer any more; then freely, without noise,
+               where anything trains last
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpeer.exceptions import AlgorithmError
+from dpeer.privacy import SampleSession
+from dpeer.privacy.mechanism import ClippedSum
+from dpeer.privacy.sample_level import Head, Phase
+from dpeer.training import flat
+from dpeer.training.batch_loader import Batch
+from dpeer.training.dpsgd.gradient import Met, PrivateGradient
+from dpeer.training.dpsgd.poisson_batches import PoissonBatches
+from dpeer.training.flat import Flat
+from dpeer.training.minibatches import Minibatches, More, Stepped
+from dpeer.training.net import Net
+
+_SHOWN = Batch(None, None, 0)
+"""What algorithms get in place of each batch: a step that depends on what was drawn would release it."""
+
+
+class Heads:
+    """Which parts a call of `Trainer.fit` steps, by how the head is trained.
+
+    Args:
+        net: The model.
+        mode: How.
+    """
+
+    def __init__(self, net: Net, mode: Head) -> None:
+        self._net, self._mode = net, mode
+        self._rate: float | None = None
+
+    def stepped(self, source: Minibatches, part: Flat, lr: float) -> Stepped | None:
+        """See `Minibatches.stepped`; in joint mode a head's steps are taken with the body's, at a rate of their own."""
+        net = self._net
+        if part is net.head and self._mode != "alternate":
+            if self._mode == "joint" and part.count:
+                self._rate = lr
+            return None
+        if self._rate is not None and (part is net.body or part is net.model):
+            rates, self._rate = [(net.body, lr), (net.head, self._rate)], None
+            return Stepped(net.model, rates, source)
+        chosen = net.body if self._mode == "post" and part is net.model else part
+        return Stepped(chosen, [(chosen, lr)], source)
+
+
+class PrivateMinibatches(Minibatches):
+    """A source whose gradients are private; a pass over the data is 1 / rate batches.
+
+    Args:
+        plain: The source of training at home, without noise.
+        session: The privacy of each record; it charges the steps. Nothing is trained before `prepare`.
+
+    Attributes:
+        session: The same.
+        private_gradient: Clips and noises; from `prepare` on.
+
+    Raises:
+        TaskError: The session's groups are not those of the task's examples.
+    """
+
+    private_gradient: PrivateGradient
+
+    def __init__(self, plain: Minibatches, session: SampleSession) -> None:
+        super().__init__(plain.net, rank=plain.rank, seed=plain.seed)
+        self._plain, self.session, self.ascent = plain, session, session.ascent
+        self._heads = Heads(self.net, session.head)
+        self._poisson = PoissonBatches(self.net.data, self.net.task.augment, session.rate, session.groups)
+        self.units, self.an_epoch = self._poisson.units, math.ceil(1 / session.rate)
+        self._batch: Batch | None = None
+        self._loss: Tensor | None = None
+        self._left = 0
+        self._spent: dict[str, Any] = {}
+        self.begin()
+
+    def prepare(self, planned: Sequence[Phase]) -> None:
+        """Validate the task, open the ledger and prepare the gradients of a round's phases.
+
+        Raises:
+            TaskError: The task couples examples, or cannot be protected for another reason.
+            ConfigurationError: A setting does not go with it, or the budget is too small.
+        """
+        net, session = self.net, self.session
+        net.data.check_examples()
+        session.prepare(planned)
+        m = session.guarantee
+        mechanism = ClippedSum(m.clip_norm, m.noise_multiplier, m.sampling_rate, m.units)
+        self.private_gradient = PrivateGradient(mechanism, session.microbatch)
+        self.noise_std = self.private_gradient.noise_std
+        parts = {"body": net.body, "head": net.head, "model": net.model}
+        for name in dict.fromkeys(phase.part for phase in planned):
+            if name in parts and parts[name].count:
+                self.private_gradient.start(net, parts[name])
+        self.one_by_one = self.private_gradient.one_by_one
+
+    def begin(self) -> None:
+        """See `Minibatches.begin`."""
+        self._began = self.net.extras.data.clone()
+        self._met, self._refused, self._taken, self._again = Met(), False, 0, False
+
+    def _passes(self, epochs: int) -> int:
+        """Not a function of the data."""
+        return max(1, round(epochs / self.session.rate)) if epochs else 0
+
+    def stepped(self, part: Flat, lr: float, number: int) -> Stepped | None:
+        """See `Minibatches.stepped`; with `post` the head is trained at home once no step is taken any more."""
+        session = self.session
+        if part is self.net.head and session.head == "post" and session.at_home and session.ended:
+            session.end(number)
+            return self._plain.stepped(part, lr, number)
+        return self._heads.stepped(self, part, lr)
+
+    def of(
+        self, number: int, phase: flat.Phase, epochs: int, more: More, *, part: str, looks: int = 1
+    ) -> Iterator[Batch]:
+        """See `Minibatches.of`; each batch is charged before it is drawn, and shows nothing of what is in it.
+
+        Neither the round's number nor the phase decides about what is drawn. `more` counts the batches, and ends none:
+        how long they take depends on what was drawn.
+        """
+        left, paid = self.steps(epochs), 0
+        while left:
+            self._check()
+            if not paid:
+                paid = self.session.charge(number, left, looks)
+                self._taken, self._refused = self._taken + paid, self._refused or not paid
+            if not paid:
+                break
+            more()
+            self._batch, self._left, self._loss = self._poisson.draw(), looks, None
+            yield _SHOWN
+            left, paid = left - 1, paid - 1
+        self._batch = None
+
+    def gradient(self, part: Flat, batch: Batch) -> Tensor:
+        """See `Minibatches.gradient`; clipped and noised. Returns zero for the loss, which only `weighed` knows.
+
+        Raises:
+            AlgorithmError: More gradients are asked for than have been charged.
+        """
+        if batch is not _SHOWN or self._batch is None or not self._left:
+            raise AlgorithmError(
+                "privacy at sample level charges each gradient of a batch before the batch is drawn, and this one is "
+                "not charged: use each batch of Trainer.fit once, or give the gradient rule an attribute `looks` that "
+                "says how many gradients it computes on a batch"
+            )
+        self._left -= 1
+        loss = self.private_gradient(self.net, part, self._batch)
+        self._loss = loss if self._loss is None else self._loss  # SAM's second one is at another place
+        self._met.add(self.private_gradient.met)
+        return torch.zeros_like(loss)
+
+    def weighed(self, loss: Tensor, batch: Batch) -> tuple[Tensor, int]:
+        """See `Minibatches.weighed`; the loss is the one that the first gradient on the batch had."""
+        return (loss, 0) if self._loss is None or self._batch is None else (self._loss, self._batch.size)
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """See `Minibatches.unchanged`: what an evaluation writes to parameters and buffers would be released."""
+        with self.net.untrained.kept(), self.net.holding(self.net.model.data.clone()):
+            yield
+
+    def before_release(self) -> None:
+        """A round without a step has nothing new to say: where the budget allows none any more, the last body is sent.
+
+        Extras are sent as the last mixing left them then: the change of a round without steps is zero, and of what is
+        tracked the sum over all peers must be kept. What the steps have cost is computed here, on the thread that
+        trains: an epsilon takes a tenth of a second.
+        """
+        net, last = self.net, self.state.get("last")
+        self._again = self._refused and not self._taken and last is not None
+        if self._again and last is not None:
+            with torch.no_grad():
+                net.shared.data.copy_(last)
+                net.extras.data.copy_(self._began)
+        else:
+            self.state["last"] = net.shared.data.detach().clone()
+        self._spent = self.session.spent()
+
+    def spent(self) -> dict[str, Any] | None:
+        """See `Minibatches.spent`."""
+        met = self._met
+        if self._spent.get("steps") != self.session.ledger.steps:
+            self._spent = self.session.spent()
+        found = {**self._spent, "sent_again": self._again}
+        if self._taken:
+            found |= {
+                "records_drawn": met.units,
+                "clipped_share": met.clipped / met.units if met.units else 0.0,
+                "not_finite_gradients": met.not_finite,
+            }
+        return found
+
+
+class Planned(Minibatches):
+    """A source that gives nothing, and notes the phases of a round as an algorithm asks for them.
+
+    Args:
+        source: The one that is to train.
+
+    Attributes:
+        phases: What was asked for.
+    """
+
+    def __init__(self, source: PrivateMinibatches) -> None:
+        super().__init__(source.net, rank=source.rank, seed=source.seed)
+        self._source, self._heads, self.ascent = source, Heads(source.net, source.session.head), source.ascent
+        self.phases: list[Phase] = []
+
+    def steps(self, epochs: int) -> int:
+        """See `Minibatches.steps`."""
+        return self._source.steps(epochs)
+
+    def stepped(self, part: Flat, lr: float, number: int) -> Stepped | None:
+        """See `Minibatches.stepped`."""
+        return self._heads.stepped(self, part, lr)
+
+    def of(
+        self, number: int, phase: flat.Phase, epochs: int, more: More, *, part: str, looks: int = 1
+    ) -> Iterator[Batch]:
+        """See `Minibatches.of`."""
+        if steps := self.steps(epochs):
+            self.phases.append(Phase(part, steps, looks))
+        return iter(())
