@@ -127,7 +127,7 @@ async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None
     learner = cast(Idle, build_learner(task(case.parameters), "dfedmdc", settings, rank=rank, seed=0, kind=Idle))
     learner.sleeps = case.options.get("sleeps", 0.0)
     keyring = case.options["keyrings"][rank] if "keyrings" in case.options else None
-    transport = ZeroMQTransport(Limits(payload_bytes=learner.payload_bytes), keyring=keyring)
+    transport = ZeroMQTransport(Limits(payload_bytes=learner.about.payload_bytes), keyring=keyring)
     laps, sent = Laps(case.warm_up, case.cool_down), list[int]()
 
     def record(entry: Mapping[str, Any]) -> None:

@@ -158,7 +158,7 @@ def build(
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
         session=session, options=config.options, pace=None if workers is not None else pace_of(config, compute),
     )  # fmt: skip
-    if guarantee is not None and learner.shares and not isinstance(session, ClientSession):
+    if guarantee is not None and learner.about.shares and not isinstance(session, ClientSession):
         raise AlgorithmError(f"algorithm {how.algorithm}: it declares that it shares nothing, and shares something")
     facts = {
         "size": config.graph.size,
@@ -169,9 +169,9 @@ def build(
         "rounds": how.rounds,
         "seed": how.seed,
         "spectral_gap": _spectral_gap(graph),
-        "body_parameters": learner.body_parameters,
-        "head_parameters": learner.head_parameters,
-        "training_samples": learner.num_samples,
+        "body_parameters": learner.about.body_parameters,
+        "head_parameters": learner.about.head_parameters,
+        "training_samples": learner.about.samples,
         "evaluated_samples": len(getattr(task, run.evaluate_on)),
         "stated": session.guarantee.stated if isinstance(session, SampleSession) else None,
         "class_counts": class_counts(task, "train"),
@@ -185,7 +185,7 @@ def build(
         keep=kept, seed=how.batch_seed, folder=own_folder,
         resume=resume, part=1.0 if workers is None else min(1.0, workers / config.graph.size),
     )  # fmt: skip
-    noised = learner.trained_together if isinstance(session, SampleSession) else learner.shared_values
+    noised = learner.about.trained_together if isinstance(session, SampleSession) else learner.about.shared_values
     promises = session.notes(noised)
     divided_as = None
     if task.indices is not None:

@@ -98,7 +98,7 @@ def check_list(config: RunConfig, graph: Topology, rounds: int) -> None:
             f"--rounds {rounds}: --lr-schedule {how.lr_schedule} ends with round {how.rounds}, so this run cannot be "
             "extended: begin another one with --init-from"
         )
-    if config.algorithm.plan is not Algorithm.plan:
+    if issubclass(config.algorithm, DisPFL):
         raise ConfigurationError(
             f"--rounds {rounds}: {how.algorithm} plans its training for {how.rounds} rounds, so this run cannot be "
             "extended: begin another one with --init-from"

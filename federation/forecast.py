@@ -137,7 +137,7 @@ def forecast(
     learner, how = parts.learner, config.training
     # At sample level the steps of a round are planned and charged together: none can be left out.
     train_seconds = train_for(learner, math.inf if config.privacy.privacy == "sample" else TRAINS)
-    taken, asked = sum(learner.steps), sum(learner.steps_asked)
+    taken, asked = sum(learner.figures.steps), sum(learner.figures.steps_asked)
     began = time.perf_counter()
     learner.evaluate()
     _settle()
@@ -146,7 +146,7 @@ def forecast(
     learner.copied()(scratch)
     copy = sum(path.stat().st_size for path in scratch.rglob("*") if path.is_file())
     sent, received = (0.0, 0.0) if graph is None else _edges(graph, config.rank, how.rounds)
-    payload = learner.payload_bytes
+    payload = learner.about.payload_bytes
     train_seconds = train_seconds * asked / taken if taken else 0.0
     exchange = None if bandwidth is None else 8 * payload * max(sent, received) / bandwidth
     return Forecast(
@@ -162,7 +162,7 @@ def forecast(
         received_bytes=round(payload * received),
         memory_bytes=_memory() + round(payload * (2 * received + 2)),
         disk_bytes=_COPIES * copy + _FIXED + _LINES * how.rounds,
-        training_samples=learner.num_samples,
+        training_samples=learner.about.samples,
         evaluated_samples=parts.facts["evaluated_samples"],
         exchange_seconds=exchange,
         waits_seconds=0.0 if exchange is None else max(0.0, exchange - evaluate_seconds / 2),  # they travel meanwhile
@@ -177,7 +177,7 @@ def train_for(learner: TorchLearner, seconds: float) -> float:
     if seconds < math.inf:
         _timed(learner, 0.0)  # the first steps pay for what later ones find ready
         taken = _timed(learner, 0.0)
-        share = min(1.0, seconds / taken * sum(learner.steps) / max(1, sum(learner.steps_asked)))
+        share = min(1.0, seconds / taken * sum(learner.figures.steps) / max(1, sum(learner.figures.steps_asked)))
     return _timed(learner, share)
 
 

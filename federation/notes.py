@@ -42,8 +42,8 @@ def notes(
     """
     settings = facts["settings"]
     lines = [
-        f"{settings['algorithm']} on {settings['task']}: {learner.num_samples} training samples, body of "
-        f"{learner.body_parameters:,} parameters, head of {learner.head_parameters:,}"
+        f"{settings['algorithm']} on {settings['task']}: {learner.about.samples} training samples, body of "
+        f"{learner.about.body_parameters:,} parameters, head of {learner.about.head_parameters:,}"
     ]
     if settings["preset"] is not None:
         preset = find_preset(settings["preset"])
@@ -78,7 +78,7 @@ def notes(
             f"{target.column} goes up to {largest:g}: training may diverge; give it in a larger unit, or lower "
             "the learning rates"
         )
-    if not learner.shares:
+    if not learner.about.shares:
         lines.append("nothing leaves this peer: it trains alone")
     elif facts_of(algorithm).shares == "model" and task.head:
         lines.append(
@@ -86,7 +86,7 @@ def notes(
             f"({', '.join(task.head)}) included"
         )
     unused = {name for other in ALGORITHMS.values() for name in settings_of(other)} - {*settings_of(algorithm)}
-    if not learner.shares:
+    if not learner.about.shares:
         unused |= {"compress", "robust", "max_norm"}
     if settings["finish"] == "none" and "finish_lr" in chosen:
         lines.append(f"{_value('finish_lr', settings)} has no effect with finish none")
@@ -99,12 +99,12 @@ def _choosing(task: Task, learner: TorchLearner, keep: str, *, lacking: bool) ->
     if keep == "best":
         rows, where = len(task.validation), "that the task brings"
         if task.held_out is not None:
-            where = f"held out of {rows + learner.num_samples} for training (--keep last trains on all of them)"
+            where = f"held out of {rows + learner.about.samples} for training (--keep last trains on all of them)"
         return [f"the model with the least loss on validation data is kept: {rows} samples, {where}"]
     if lacking:
         return [
             f"nothing is held out for validation, so the last round's model is kept: {VALIDATION:.0%} of "
-            f"{learner.num_samples} training samples are fewer than {FEWEST}, or part what belongs together"
+            f"{learner.about.samples} training samples are fewer than {FEWEST}, or part what belongs together"
         ]
     return []
 
@@ -141,12 +141,12 @@ def _own(algorithm: type[Algorithm], options: Any) -> list[str]:
 
 
 def _finish(learner: TorchLearner, finish: str) -> list[str]:
-    return [] if learner.finish_rate is None else [f"finish {finish} at rate {learner.finish_rate:.2g}"]
+    return [] if learner.about.finish_rate is None else [f"finish {finish} at rate {learner.about.finish_rate:.2g}"]
 
 
 def _computing(learner: TorchLearner) -> list[str]:
     """Lines on the device, precision and memory layout, if not the default ones, and on their effect on results."""
-    compute, lines = learner.compute, []
+    compute, lines = learner.about.compute, []
     if not compute.on_host:
         lines.append(
             f"on {compute.device} ({compute.device_name}): results differ in the last bits from a CPU's and may "
@@ -181,17 +181,17 @@ def _value(name: str, settings: Mapping[str, Any]) -> str:
 
 def _participation(settings: Mapping[str, Any], learner: TorchLearner) -> str:
     drawn = Participation(Isolated(settings["size"]), settings["participation"], settings["seed"])
-    if settings["participation_mode"] == "server" and learner.shares:
+    if settings["participation_mode"] == "server" and learner.about.shares:
         return f"{drawn.count} of {settings['size']} peers train in a round, drawn from the seed; all take their mean"
     if drawn.count == settings["size"]:
         return f"participation {settings['participation']:g} of {settings['size']} peers is all of them"
-    meeting = f"; two neighbors meet in {drawn.pair_rate:.1%} of the rounds" if learner.shares else ""
+    meeting = f"; two neighbors meet in {drawn.pair_rate:.1%} of the rounds" if learner.about.shares else ""
     return f"{drawn.count} of {settings['size']} peers take part in a round, drawn from the seed{meeting}"
 
 
 def one_by_one_notes(learner: TorchLearner) -> list[str]:
     """A note on the time that gradients take, where each record's is computed by itself."""
-    if not learner.computes_one_by_one:
+    if not learner.about.one_by_one:
         return []
     return [
         "each record's gradient is computed by itself, which takes about three times as long: of this model's or "

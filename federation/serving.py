@@ -242,7 +242,7 @@ async def _serve(
             board.note(entry)
         tracking.add(entry)
         report({"kind": "record", "entry": entry})
-        if (line := slow_steps.look(parts.learner.pace)) is not None:
+        if (line := slow_steps.look(parts.learner.figures.pace)) is not None:
             log.warning("slow-steps", message=line)
 
     def waits(neighbors: Sequence[int]) -> None:
@@ -260,7 +260,7 @@ async def _serve(
     transport = make_transport(
         listen or next(iter(addresses_of(network, size).values()), "tcp://"),
         TransportOptions(
-            Limits(payload_bytes=parts.learner.payload_bytes), network.dead_after, keyring, proxies(network.proxy)
+            Limits(payload_bytes=parts.learner.about.payload_bytes), network.dead_after, keyring, proxies(network.proxy)
         ),
     )
     peer = Peer(

@@ -237,7 +237,7 @@ def _check_device(findings: Findings, device: Any, torch: Any) -> None:
 
 def _check_threads(findings: Findings, learner: TorchLearner, torch: Any) -> None:
     """Whether the threads that a start uses train as fast as one thread, which other programs hold up least."""
-    pace = learner.pace
+    pace = learner.figures.pace
     if pace is None:
         return
     many, step = pace.threads, pace.seconds / pace.steps
@@ -247,7 +247,7 @@ def _check_threads(findings: Findings, learner: TorchLearner, torch: Any) -> Non
     torch.set_num_threads(1)
     train_for(learner, _ONE_THREAD_TRAINS)
     torch.set_num_threads(many)
-    alone = step if learner.pace is None else learner.pace.seconds / learner.pace.steps
+    alone = step if learner.figures.pace is None else learner.figures.pace.seconds / learner.figures.pace.steps
     words = f"a step takes {duration(step)} with {many}, {duration(alone)} with one"
     if alone < _FASTER * step:
         findings.warn("threads", f"{words}: other programs use this host's cores, or the model is small: --threads 1")

@@ -21,14 +21,8 @@ SaveCopy = Callable[[Path], None]
 """Writes a copy of a learner into an existing, empty folder. Any thread may call it, whatever the learner does now."""
 
 
-class Learner(Protocol):
-    """Model, data and algorithm of one peer.
-
-    All methods but `interrupt` and `receive_buffer` are called from one worker thread, one at a time, in the order of
-    the round loop: train, release, evaluate, mix, evaluate, (in the last round) fine_tune, copied. In a round that the
-    peer sits out `sit_out` takes the place of train and release, and of mix where nothing comes. Where `mixes_at_once`
-    allows it, `mix_sound` is called from the event loop's thread.
-    """
+class About(Protocol):
+    """What a learner states about itself, once."""
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -43,6 +37,30 @@ class Learner(Protocol):
         """The most bytes that one payload's buffers may have together."""
 
     @property
+    def mixes_at_once(self) -> bool:
+        """Whether `mix_sound` always takes about as little as a hand-over between threads, and may run on any."""
+
+
+class Figures(Protocol):
+    """Figures of a learner at a moment."""
+
+    @property
+    def gradients(self) -> int:
+        """For how many samples a gradient has been computed so far in this process."""
+
+    @property
+    def steps(self) -> Sequence[int]:
+        """How many minibatches each phase of the round's training has taken, in their order."""
+
+    @property
+    def steps_asked(self) -> Sequence[int]:
+        """How many those are without a limit."""
+
+    @property
+    def disagreement(self) -> float | None:
+        """Relative distance of the own released body to the last mix; None where it was not measured, or is secret."""
+
+    @property
     def best_round(self) -> int | None:
         """The round whose model `write_model` writes, where the best is kept; None where it is the last."""
 
@@ -50,21 +68,27 @@ class Learner(Protocol):
     def kept_point(self) -> str:
         """When in its round that model was as it is: "trained" (before mixing), "mixed" or "finished" (`fine_tune`)."""
 
-    @property
-    def mixes_at_once(self) -> bool:
-        """Whether `mix_sound` always takes about as little as a hand-over between threads, and may run on any."""
 
-    @property
-    def disagreement(self) -> float | None:
-        """Relative distance of the own released body to the last mix; None where it was not measured, or is secret."""
+class Learner(Protocol):
+    """Model, data and algorithm of one peer.
+
+    All methods but `interrupt` and `receive_buffer` are called from one worker thread, one at a time, in the order of
+    the round loop: train, release, evaluate, mix, evaluate, (in the last round) fine_tune, copied. In a round that the
+    peer sits out `sit_out` takes the place of train and release, and of mix where nothing comes. Where
+    `About.mixes_at_once` allows it, `mix_sound` is called from the event loop's thread.
+    """
 
     @property
     def finite(self) -> bool:
         """Whether all parameters are finite; called as the other methods are, from the worker."""
 
     @property
-    def gradients(self) -> int:
-        """For how many samples a gradient has been computed so far in this process."""
+    def about(self) -> About:
+        """What the learner states about itself, once."""
+
+    @property
+    def figures(self) -> Figures:
+        """Figures of the learner as it is now."""
 
     def receive_buffer(self) -> memoryview | None:
         """Writable memory of `payload_bytes` bytes, in which the chunks of a payload are put together.
@@ -79,14 +103,6 @@ class Learner(Protocol):
     @property
     def privacy(self) -> Mapping[str, Any] | None:
         """Privacy cost of the releases so far, with "epsilon" and "delta", for this peer's files; None without DP."""
-
-    @property
-    def steps(self) -> Sequence[int]:
-        """How many minibatches each phase of the round's training has taken, in their order."""
-
-    @property
-    def steps_asked(self) -> Sequence[int]:
-        """How many those are without a limit."""
 
     def train(self, number: int, *, share: float = 1.0) -> float | None:
         """Run round `number`'s local steps; return its training loss (None if nothing was trained).

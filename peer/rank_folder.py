@@ -267,7 +267,7 @@ class RankFolder:
         """
         self._completed = None  # first: one copy at a time
         number = entry["round"]
-        best = self._learner.best_round == number
+        best = self._learner.figures.best_round == number
         self._ends.append(time.monotonic())
         if entry.get("heard") and not entry.get("adopted"):
             self.mixed = number, time.time()

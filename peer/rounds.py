@@ -174,7 +174,7 @@ class _RoundLoop:
         graph, behind = schedule.at(number), driver.behind(number)
         last = number == schedule.rounds - 1
         evaluates = (number + 1) % self.evaluate_every == 0 or last
-        gradients = learner.gradients
+        gradients = learner.figures.gradients
         stated = number < driver.core.entry.earliest
         return _Round(number, graph, behind, stated, last, evaluates, gradients, Stopwatch())
 
@@ -186,7 +186,7 @@ class _RoundLoop:
         one.train_loss, one.released, one.train_seconds = await self.worker.run(
             trains, learner, number, one.watch, self.saver, limit, lambda: self.driver.core.lateness.in_vain
         )
-        one.steps, one.steps_asked = list(learner.steps), list(learner.steps_asked)
+        one.steps, one.steps_asked = list(learner.figures.steps), list(learner.figures.steps_asked)
         if limit is not None and any(one.steps_asked):
             self.driver.trained(sum(one.steps) / sum(one.steps_asked))
         self.saver.once_saved(partial(self.driver.send, number, one.released))
@@ -227,7 +227,7 @@ class _RoundLoop:
         if adopts:
             refused = await self.worker.run(adopt_received, self.learner, number, received, one.graph.row)
         else:
-            run = self.worker.run_at_once if self.learner.mixes_at_once else self.worker.run
+            run = self.worker.run_at_once if self.learner.about.mixes_at_once else self.worker.run
             refused = await run(mix_received, self.learner, received, one.graph.row if one.mixes else None)
         for neighbor, reason in refused.items():
             driver.left_out(neighbor, reason)
@@ -279,12 +279,12 @@ class _RoundLoop:
                 mix_seconds=one.mix_seconds,
                 receive_seconds=self.received - received,
                 hidden_seconds=max(0.0, self.received - received - one.waits_receiving),
-                samples=learner.gradients - one.gradients,
+                samples=learner.figures.gradients - one.gradients,
                 steps=one.steps,
                 steps_asked=one.steps_asked,
                 active=one.active or number <= saver.files.released,
                 adopted=one.adopted,
-                disagreement=learner.disagreement if one.released is not None and one.heard else None,
+                disagreement=learner.figures.disagreement if one.released is not None and one.heard else None,
                 epsilon=privacy["epsilon"] if privacy else None,
                 delta=privacy["delta"] if privacy else None,
                 privacy=privacy,

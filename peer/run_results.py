@@ -55,7 +55,7 @@ def round_entries(last: Mapping[str, Any], totals: Totals, learner: Learner) -> 
         totals: Of all its lines.
         learner: Knows which round's model is kept, and at which point of that round.
     """
-    best, point = learner.best_round, learner.kept_point
+    best, point = learner.figures.best_round, learner.figures.kept_point
     kept = last if best is None or best == last.get("round") else totals.best or last
     ending = "" if point == "mixed" else f"_{point}"
     others = {

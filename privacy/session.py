@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -21,6 +22,9 @@ class NoiselessSession:
 
     def begin(self) -> None:
         """Nothing has to be begun."""
+
+    def charge_stated(self, rounds: Sequence[int]) -> None:
+        """Nothing is charged."""
 
     def notes(self, parameters: int) -> list[str]:
         """No notes."""

@@ -16,12 +16,12 @@ from dpeer.training.algorithms import Algorithm, find_algorithm
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.plugins import blamed, extras_of, is_built_in, new_algorithm
 from dpeer.training.codecs import Codec, Dense, Masked, new_codec
-from dpeer.training.combinations import Combination, check
-from dpeer.training.device import HOST, Compute
+from dpeer.training.combinations import Combination, check, has_mixed
+from dpeer.training.device import HOST, Compute, keeps_small_numbers
 from dpeer.training.dpsgd.private_minibatches import Planned, PrivateMinibatches
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.flat import new_vector
-from dpeer.training.learner import TorchLearner
+from dpeer.training.learner import About, TorchLearner
 from dpeer.training.minibatches import Minibatches
 from dpeer.training.mixing.gossip import Gossip
 from dpeer.training.mixing.guard import Guard
@@ -130,7 +130,7 @@ def build_learner(
     return kind(
         algorithm=made, trainer=trainer, generators=generators, gossip=gossip, selection=selection,
         finishing=finishing, keeping=keeping, checkpoints=Checkpoints(made, trainer, kept, selection, session),
-        session=session, digest=digest,
+        session=session, about=_about(made, trainer, gossip, finishing, digest),
     )  # fmt: skip
 
 
@@ -162,7 +162,7 @@ def _planned(make: Callable[[], Algorithm], trainer: Trainer, source: PrivateMin
             probe.train(trainer)
         finally:
             trainer.extras.data.copy_(extras)
-    return plan.phases
+    return plan.planned
 
 
 def _origin(session: Session | None, first: Origin | None) -> Origin | None:
@@ -172,3 +172,25 @@ def _origin(session: Session | None, first: Origin | None) -> Origin | None:
         client=isinstance(session, ClientSession), sample=sample is not None,
         at_home=sample is not None and sample.at_home, first=first,
     )  # fmt: skip
+
+
+def _about(algorithm: Algorithm, trainer: Trainer, gossip: Gossip, finishing: Finishing, digest: str) -> About:
+    """What the learner states about itself."""
+    shares, personal = facts_of(type(algorithm)).shares != "nothing", algorithm.state.get("personal")
+    parts = {"body": trainer.body.count, "head": trainer.head.count}
+    trained = (parts.get(phase.part, trainer.model.count) for phase in trainer.source.planned)
+    return About(
+        manifest=trainer.shared.manifest,
+        digest=digest,
+        payload_bytes=gossip.codec.payload_bytes if shares else 0,
+        shares=shares,
+        mixes_at_once=gossip.brief and not has_mixed(algorithm) and keeps_small_numbers(),
+        samples=len(trainer.data),
+        body_parameters=trainer.body.count,
+        shared_values=trainer.shared.count,
+        head_parameters=trainer.head.count + (0 if personal is None else personal.numel()),
+        trained_together=max(trained, default=trainer.model.count),
+        one_by_one=trainer.source.one_by_one,
+        finish_rate=finishing.rate if finishing.asked else None,
+        compute=trainer.compute,
+    )

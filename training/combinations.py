@@ -58,7 +58,7 @@ class Combination:
 
     @property
     def optimizer_given(self) -> bool:
-        """Whether somebody has chosen an optimizer."""
+        """Whether the user has chosen an optimizer."""
         return "optimizer" in self.h.model_fields_set
 
     @property

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from dpeer.privacy import SampleSession, Session
+from dpeer.privacy import Session
 from dpeer.training.algorithms import Algorithm
-from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.plugins import blamed, is_built_in
 from dpeer.training.combinations import has_mixed
-from dpeer.training.device import Compute, host, keeps_small_numbers
+from dpeer.training.device import Compute, host
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.mixing.gossip import Gossip, Weigh
@@ -27,6 +27,69 @@ from dpeer.training.state.checkpoints import Checkpoints
 from dpeer.training.state.kept_model import Keeping
 from dpeer.training.step_pace import RoundPace
 from dpeer.training.trainer import Trainer
+
+
+@dataclass(frozen=True)
+class About:
+    """What a learner states about itself, once.
+
+    Attributes:
+        manifest: The content of a payload: ``{"dtype", "count", "parameters": [{"name", "shape", "offset"}, ...]}``.
+            With "extras", their number by name, where the algorithm has any.
+        digest: SHA-256 (hex) of the bytes of extras and initial body, and of frozen parameters outside the head if any.
+        payload_bytes: The most bytes that one payload may have.
+        shares: Whether anything leaves the peer at all.
+        mixes_at_once: Whether `mix_sound` always takes about as little as a hand-over between threads.
+        samples: The number of training samples.
+        body_parameters: The number of trained parameters that neighbors get.
+        shared_values: The number of values that neighbors get: the body's parameters and the algorithm's extras.
+        head_parameters: The number of trained parameters that stay on the peer: the head's, and those of a personal
+            model.
+        trained_together: The most parameters that a step of a round trains.
+        one_by_one: Whether privacy at sample level computes each record by itself because of the task's model or loss.
+        finish_rate: The learning rate with which the model is finished; None where it is not.
+        compute: The device, precision and memory layout that the peer computes with.
+    """
+
+    manifest: Mapping[str, Any]
+    digest: str
+    payload_bytes: int
+    shares: bool
+    mixes_at_once: bool
+    samples: int
+    body_parameters: int
+    shared_values: int
+    head_parameters: int
+    trained_together: int
+    one_by_one: bool
+    finish_rate: float | None
+    compute: Compute
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Figures of a learner at a moment.
+
+    Attributes:
+        gradients: For how many samples a gradient has been computed since the learner was made.
+        pace: The steps of the last round that was trained whole; None where they are not timed.
+        steps: The minibatches of each phase of the round's training, in their order; none in a round that is sat out.
+        steps_asked: How many those are without a budget.
+        disagreement: Relative distance of the own released body to the last mix; None where it was not measured. It is
+            a function of releases, so it costs no privacy.
+        best_round: The round of the best model so far; None without ``keep="best"`` or before the first.
+        best_loss: That model's loss on the validation data.
+        kept_point: When in its round the model that is kept was as it is: trained, mixed or finished.
+    """
+
+    gradients: int
+    pace: RoundPace | None
+    steps: Sequence[int]
+    steps_asked: Sequence[int]
+    disagreement: float | None
+    best_round: int | None
+    best_loss: float | None
+    kept_point: Point
 
 
 class TorchLearner:
@@ -45,7 +108,7 @@ class TorchLearner:
         keeping: Evaluates the model that predicts, and writes the one that is kept.
         checkpoints: Save and load everything that changes.
         session: The peer's privacy; None trains and sends without noise and record.
-        digest: SHA-256 (hex) of the bytes of extras and initial body, and of frozen parameters outside the head if any.
+        about: What it states about itself.
     """
 
     def __init__(
@@ -60,19 +123,17 @@ class TorchLearner:
         keeping: Keeping,
         checkpoints: Checkpoints,
         session: Session | None,
-        digest: str,
+        about: About,
     ) -> None:
-        self.algorithm, self.session, self.digest = algorithm, session, digest
+        self.algorithm, self.session, self.about = algorithm, session, about
         self.trainer, self._generators, self.gossip = trainer, generators, gossip
         self.selection, self.finishing, self.keeping, self.checkpoints = selection, finishing, keeping, checkpoints
-        self.shares = facts_of(type(algorithm)).shares != "nothing"
         self._mixed = False
-        self.mixes_at_once = gossip.brief and not has_mixed(algorithm) and keeps_small_numbers()
 
     @contextmanager
     def _calling(self, purpose: Purpose, number: int) -> Iterator[None]:
         """Context of the task's code: its random numbers can be repeated, the device's errors are reported."""
-        with self._generators.kept(purpose, number), self.compute.reporting():
+        with self._generators.kept(purpose, number), self.about.compute.reporting():
             yield
 
     @contextmanager
@@ -129,7 +190,7 @@ class TorchLearner:
             Read-only buffers that never change again; only the codec knows what is in them. None also where
             the bytes of a private release are gone from the disk: the peer stays silent in that round.
         """
-        if not self.shares:
+        if not self.about.shares:
             return None
         self.gossip.codec.buffers.settle()
         self.trainer.source.before_release()
@@ -214,7 +275,7 @@ class TorchLearner:
         Returns:
             The ranks whose payload was left out, and why. An algorithm whose bodies have no mean takes none.
         """
-        if not (self.shares and self.gossip.adopts):
+        if not (self.about.shares and self.gossip.adopts):
             return {}
         refused = self.gossip.adopt(received, weigh)
         if len(refused) < len(received):
@@ -320,72 +381,30 @@ class TorchLearner:
         """The loss of always answering the mean of the own training targets; None where they are no such numbers."""
         return self.selection.constant_loss(self.trainer.data)
 
-    # Read-only properties: for the handshake, the logs and the files.
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        """The content of a payload: ``{"dtype", "count", "parameters": [{"name", "shape", "offset"}, ...]}``.
-
-        With "extras", their number by name, where the algorithm has any.
-        """
-        return self.trainer.shared.manifest
-
-    @property
-    def payload_bytes(self) -> int:
-        """The most bytes that one payload may have."""
-        return self.gossip.codec.payload_bytes if self.shares else 0
-
     def receive_buffer(self) -> memoryview | None:
-        """Writable memory of `payload_bytes` to put a payload's pieces together in; None if none is needed.
+        """Writable memory of `About.payload_bytes` to put a payload's pieces together in; None if none is needed.
 
         It is page-locked where the body is on a GPU. It may be given out again when nothing refers to it any more. Any
         thread may call this.
         """
         return self.gossip.codec.receive_buffer()
 
-    @property
-    def body_parameters(self) -> int:
-        """The number of trained parameters that neighbors get."""
-        return self.trainer.body.count
+    # Facts and figures: for the handshake, the logs and the files.
 
     @property
-    def shared_values(self) -> int:
-        """The number of values that neighbors get: the body's parameters and the algorithm's extras."""
-        return self.trainer.shared.count
-
-    @property
-    def head_parameters(self) -> int:
-        """The number of trained parameters that stay on the peer: the head's, and those of a personal model."""
-        personal = self.algorithm.state.get("personal")
-        return self.trainer.head.count + (0 if personal is None else personal.numel())
-
-    @property
-    def gradients(self) -> int:
-        """For how many samples a gradient has been computed since the learner was made."""
-        return self.trainer.figures.gradients
-
-    @property
-    def pace(self) -> RoundPace | None:
-        """The steps of the last round that was trained whole; None where they are not timed."""
-        return None if self.trainer.pace is None else self.trainer.pace.last
-
-    @property
-    def steps(self) -> list[int]:
-        """The minibatches of each phase of the round's training, in their order; none in a round that is sat out."""
-        return self.trainer.budget.taken
-
-    @property
-    def steps_asked(self) -> list[int]:
-        """How many they are without a budget."""
-        return self.trainer.budget.asked
-
-    @property
-    def disagreement(self) -> float | None:
-        """Relative distance of the own released body to the last mix; None where it was not measured.
-
-        It is a function of releases, so it costs no privacy.
-        """
-        return self.gossip.disagreement
+    def figures(self) -> Figures:
+        """Figures of the learner as it is now."""
+        trainer, selection = self.trainer, self.selection
+        return Figures(
+            gradients=trainer.figures.gradients,
+            pace=None if trainer.pace is None else trainer.pace.last,
+            steps=trainer.budget.taken,
+            steps_asked=trainer.budget.asked,
+            disagreement=self.gossip.disagreement,
+            best_round=selection.best_round,
+            best_loss=None if selection.best is None else selection.best_loss,
+            kept_point=selection.best_point or self.keeping.point(mixed=self._mixed),
+        )
 
     @property
     def finite(self) -> bool:
@@ -394,54 +413,11 @@ class TorchLearner:
         return all_finite([self.trainer.model.data] + ([] if finished is None else [finished]))
 
     @property
-    def best_round(self) -> int | None:
-        """The round of the best model so far; None without ``keep="best"`` or before the first."""
-        return self.selection.best_round
-
-    @property
-    def best_loss(self) -> float | None:
-        """The best model's loss on the validation data; None without ``keep="best"`` or before the first."""
-        return None if self.selection.best is None else self.selection.best_loss
-
-    @property
-    def kept_point(self) -> Point:
-        """When in its round the model that is kept was as it is: trained, mixed or finished."""
-        return self.selection.best_point or self.keeping.point(mixed=self._mixed)
-
-    @property
-    def finish_rate(self) -> float | None:
-        """The learning rate with which the model is finished; None where it is not."""
-        return self.finishing.rate if self.finishing.asked else None
-
-    @property
     def privacy(self) -> dict[str, Any] | None:
         """The privacy cost of the releases so far, JSON values with "epsilon" and "delta"; None without DP."""
         return self.trainer.source.spent() or self.gossip.spent
 
     @property
-    def trained_together(self) -> int:
-        """The most parameters that a step of a round trains."""
-        trainer = self.trainer
-        parts = {"body": trainer.body.count, "head": trainer.head.count}
-        phases = self.session.guarantee.phases if isinstance(self.session, SampleSession) else ()
-        return max((parts.get(phase.part, trainer.model.count) for phase in phases), default=trainer.model.count)
-
-    @property
-    def computes_one_by_one(self) -> bool:
-        """Whether privacy at sample level computes each record by itself because of the task's model or loss."""
-        return self.trainer.source.one_by_one
-
-    @property
-    def num_samples(self) -> int:
-        """How many training samples this peer has."""
-        return len(self.trainer.data)
-
-    @property
     def body(self) -> Tensor:
-        """A copy of the body as it is now, shape (body_parameters,), on the host; for consensus distances."""
+        """A copy of the body as it is now, shape (About.body_parameters,), on the host; for consensus distances."""
         return host(self.trainer.body.data)
-
-    @property
-    def compute(self) -> Compute:
-        """The device, precision and memory layout that the peer computes with."""
-        return self.trainer.compute

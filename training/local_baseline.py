@@ -107,7 +107,7 @@ class LocalBaseline:
             task, "local", h.model_copy(update=changes), rank=rank, seed=seed, keep=keep,
             evaluate_on=evaluate_on, compute=compute, pace=self._steps,
         )  # fmt: skip
-        an_epoch = math.ceil(self._learner.num_samples / h.batch_size)
+        an_epoch = math.ceil(self._learner.about.samples / h.batch_size)
         self._a_round = changes.get("local_steps") or self.epochs * an_epoch
         self.steps = self._a_round * sum(takes_part(number) for number in range(self.rounds))
 
@@ -168,7 +168,7 @@ class LocalBaseline:
     @property
     def compute(self) -> Compute:
         """The device, precision and memory layout that it is trained with."""
-        return self._learner.compute
+        return self._learner.about.compute
 
     def constant_loss(self) -> float | None:
         """See `TorchLearner.constant_loss`."""

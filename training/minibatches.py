@@ -17,6 +17,7 @@ from torch import Tensor
 
 from dpeer.exceptions import Interrupted, TaskError
 from dpeer.privacy.sample_level import Ascent
+from dpeer.privacy.sample_level import Phase as PlannedPhase
 from dpeer.training.batch_loader import Batch, augmenting, batch_order
 from dpeer.training.device import mapped
 from dpeer.training.errors import blame
@@ -91,6 +92,7 @@ class Minibatches:
         noise_std: The standard deviation of the noise in each coordinate of a gradient, before `grad_clip`.
         ascent: Along which gradient SAM climbs; see `dpeer.training.gradients.sam`.
         one_by_one: Whether each example is computed by itself because of what the model or the loss is.
+        planned: The phases of a round whose steps are paid for.
         state: The tensors that a resumed run needs, by name.
     """
 
@@ -100,6 +102,7 @@ class Minibatches:
     def __init__(self, net: Net, *, rank: int, seed: int) -> None:
         self.net, self.rank, self.seed = net, rank, seed
         self.units, self.an_epoch = len(net.data), math.ceil(len(net.data) / net.hyperparameters.batch_size)
+        self.planned: Sequence[PlannedPhase] = ()
         self.state: dict[str, Tensor] = {}
         self._stop = threading.Event()
 

@@ -49,7 +49,7 @@ def conclude_comparison(
     """
     summary = read_object(folder / SUMMARY)
     # A peer that has mixed no body is its own baseline: nothing can be compared or weighed.
-    received_nothing = learner.shares and summary.get("rounds_mixed") == 0
+    received_nothing = learner.about.shares and summary.get("rounds_mixed") == 0
     if beside is not None:
         beside.finish(lambda: diverged or received_nothing or stopped(), tell)
         if received_nothing and beside.baseline is not None:
@@ -59,7 +59,7 @@ def conclude_comparison(
     (folder / ROWS).unlink(missing_ok=True)
     if rows is not None:
         write_rows(folder, rows.measure, rows.values)
-    entry = {"on": on, "rounds_mixed": summary.get("rounds_mixed"), "validation_loss": learner.best_loss}
+    entry = {"on": on, "rounds_mixed": summary.get("rounds_mixed"), "validation_loss": learner.figures.best_loss}
     entry |= _compared(found, rows, learner, beside, facts, diverged=diverged)
     compared = not diverged and beside is not None and beside.why is None
     write_comparison(folder, summary, entry, beside.baseline if beside is not None and compared else None, facts)
@@ -97,7 +97,7 @@ def write_comparison(
 def _weighed(joined: float | None, baseline: LocalBaseline) -> dict[str, Any]:
     """Which of the two models the validation data find better; empty where they have chosen neither's round."""
     baseline.finish()
-    other = baseline.learner.best_loss
+    other = baseline.learner.figures.best_loss
     if joined is None or other is None:
         return {}
     return {"alone_validation_loss": other, "kept": "alone" if other < joined else "joined"}
@@ -111,7 +111,7 @@ def _keep_baseline(
     training = learner.measure_training_accuracy() if facts["settings"]["training_accuracy"] else None
     card = learner.card()
     entries = {
-        "kept_round": learner.best_round, "kept_point": "alone", "measured": measured(card),
+        "kept_round": learner.figures.best_round, "kept_point": "alone", "measured": measured(card),
         "accuracy": found.accuracy, "test_loss": found.test_loss, "metrics": dict(found.metrics),
         "training_accuracy": training, "generalization_gap": gap(training, found.accuracy),
     }  # fmt: skip

@@ -215,11 +215,11 @@ def baseline_training(
     if isinstance(copied, str):
         return BaselineTraining(None, copied)
     # The algorithm's head may have a rate of its own, which `local` has not.
-    hyperparameters = hyperparameters.model_copy(update={"finish_lr": learner.finish_rate})
+    hyperparameters = hyperparameters.model_copy(update={"finish_lr": learner.about.finish_rate})
     made = LocalBaseline(
         copied, hyperparameters, learner.algorithm.gradients(hyperparameters), takes_part, rank=rank, seed=seed,
         keep=keep, evaluate_on=run.evaluate_on, evaluate_every=run.evaluate_every,
-        compute=learner.compute, rounds=rounds,
+        compute=learner.about.compute, rounds=rounds,
     )  # fmt: skip
     return BaselineTraining(
         made, mode=run.alone, part=part, folder=folder / FOLDER,

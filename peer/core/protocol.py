@@ -118,14 +118,14 @@ class Core:
         self._reports = NeighborReports(self.members, dialling, self.drops, config.liveness.stop_grace, self._log)
         inbox = Inbox(self._reports.second_body, self.schedule.uses)
         self.entry = Entry(
-            self.schedule, self.members, inbox, shares=learner.payload_bytes > 0, earliest=config.rounds_released
+            self.schedule, self.members, inbox, shares=learner.about.payload_bytes > 0, earliest=config.rounds_released
         )
         ledger_guard = LedgerGuard(config, self.round_clock, self._log)
         self.exchange = Exchange(
             config.rank, self._federation, self.schedule, self.members, self.send_queues, self.round_clock, self.entry,
             inbox, ledger_guard,
         )  # fmt: skip
-        self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
+        self._limits = limits.Limits(payload_bytes=learner.about.payload_bytes)
         self.reassembly = Reassembly(learner.receive_buffer, min(limits.LEAST_CHUNK, chunk_bytes or limits.LEAST_CHUNK))
         self._tokens = RateLimiter(limits.EACH_SECOND, limits.AT_ONCE, limits.STRANGERS)
         self._hearing: float | None = None

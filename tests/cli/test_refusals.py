@@ -80,7 +80,7 @@ REFUSED = {
     "start --overwrite --rank 0 --task mine.py:batch_norm --size 2": "BatchNorm1d 'body.1'",
     f"{TASK} mine.py:raising --size 2": "task 'mine.py:raising' failed: FileNotFoundError: no scans for this site",
     f"{TASK} mine.py:task --partition iid": "--partition iid is for built-in tasks (digits",
-    f"{TASK} mine.py:task --keep best --validation 0": "rank 0: --keep best needs validation data",
+    f"{TASK} mine.py:task --keep best --validation 0": "--keep best needs validation data",
     # Ranks and addresses.
     "start": "Missing option '--rank'.",
     "start --rank 8": "rank 8 does not exist in a federation of size 8: 0..7",

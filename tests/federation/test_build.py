@@ -56,7 +56,7 @@ def test_notes_say_what_becomes_of_the_results() -> None:
         "channels-last: results differ in the last bits",
     ]
     assert chosen.fingerprint == plain.fingerprint
-    assert chosen.learner.digest == plain.learner.digest
+    assert chosen.learner.about.digest == plain.learner.about.digest
 
 
 def test_channels_last_without_images_has_no_effect(in_tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_summary_names_the_classes_and_a_hello_does_not(tmp_path: Path, algori
     parts = build(resolve(settings, 0))
     assert parts.facts["class_names"] == ["came-back", "went-home"]
     assert sum(parts.facts["class_counts"]) + sum(parts.facts["evaluated_class_counts"]) == 20
-    message = repr((parts.fingerprint, parts.learner.manifest, parts.learner.digest))
+    message = repr((parts.fingerprint, parts.learner.about.manifest, parts.learner.about.digest))
     assert "home" not in message
 
 

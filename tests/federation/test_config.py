@@ -222,8 +222,8 @@ def message(parts: PeerParts) -> list[str]:
 @pytest.mark.parametrize("own", [True, False])
 def test_training_samples_are_held_out_of_every_task(own: bool, tmp_path: Path) -> None:
     plain, parts = made(tmp_path, own=own, keep="last"), made(tmp_path, own=own)
-    whole, held = plain.learner.num_samples, len(parts.learner.trainer.task.validation)
-    assert parts.learner.num_samples == whole - held
+    whole, held = plain.learner.about.samples, len(parts.learner.trainer.task.validation)
+    assert parts.learner.about.samples == whole - held
     assert held == pytest.approx(VALIDATION * whole, rel=0.3)
     assert message(plain) == []
     assert message(parts) == [
@@ -239,7 +239,7 @@ def test_training_samples_are_held_out_of_every_task(own: bool, tmp_path: Path) 
 def test_too_few_samples_are_all_trained_on_and_it_is_said(tmp_path: Path) -> None:
     for values in ({"own": True, "task_options": {"samples": 24}}, {"size": 60, "partition": "iid"}):
         parts = made(tmp_path, **values)
-        count = parts.learner.num_samples
+        count = parts.learner.about.samples
         assert parts.learner.trainer.task.validation is None
         assert message(parts) == [
             f"nothing is held out for validation, so the last round's model is kept: 15% of {count} training samples "
@@ -252,7 +252,7 @@ def test_too_few_samples_are_all_trained_on_and_it_is_said(tmp_path: Path) -> No
 def test_validation_data_that_a_task_brings_choose_and_nothing_else_is_held_out(tmp_path: Path) -> None:
     own: dict[str, Any] = {"own": True, "task_options": {"brings": True}}
     parts = made(tmp_path, **own)
-    assert parts.learner.num_samples == 200
+    assert parts.learner.about.samples == 200
     assert message(parts) == [
         "the model with the least loss on validation data is kept: 200 samples, that the task brings"
     ]

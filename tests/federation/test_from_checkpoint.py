@@ -122,7 +122,7 @@ def _with_unknown_setting(folder: Path) -> None:
 
 def _later_learner(folder: Path) -> None:
     path = _state(folder).parent / "learner" / "learner.json"
-    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+    path.write_text(path.read_text().replace('"format": 2', '"format": 3'))
     content = state(folder)
     content["sha256"]["learner/learner.json"] = checkpoint.digest_of(path)
     write_state(folder, content)
@@ -145,7 +145,7 @@ def _without_task(folder: Path) -> None:
         (_no_checkpoint, CheckpointError, "rank-1' has no checkpoint: its peer has completed no round"),
         (_older, CheckpointError, "is of another version of dpeer: .* --resume .it keeps no settings."),
         (_with_unknown_setting, CheckpointError, "is of another version of dpeer: .* 'warp_speed'"),
-        (_later_learner, CheckpointError, "is of another run: its format is 2, this run's is 1"),
+        (_later_learner, CheckpointError, "is of another run: its format is 3, this run's is 2"),
         (_damaged, CheckpointError, "round-00000002' is damaged"),
         (_without_task, ConfigurationError, "gone.py"),
     ],

@@ -102,7 +102,7 @@ def agreed(tmp_path: Path, **values: Any) -> dict[str, Any]:
         save_file(build_model("digits", (1, 8, 8), 10).state_dict(), values["init_from"])
     settings = Settings(**{"size": 4, "rounds": 4, "out": tmp_path / "run", **values})
     parts = build(resolve(settings, 0))
-    return {**parts.fingerprint, "manifest": parts.learner.manifest, "first weights": parts.learner.digest}
+    return {**parts.fingerprint, "manifest": parts.learner.about.manifest, "first weights": parts.learner.about.digest}
 
 
 BEFORE: dict[str, dict[str, Any]] = {}

@@ -330,6 +330,7 @@ def test_one_thread_is_timed_beside_the_others(alone: float, level: Level, words
     set_to: list[int] = []
 
     class Learner:
+        figures = property(lambda self: self)
         pace: RoundPace | None = RoundPace(0, 10, 0.3, 0.3, 8)
         steps = steps_asked = (10,)
 
@@ -345,8 +346,10 @@ def test_one_thread_is_timed_beside_the_others(alone: float, level: Level, words
 
 def test_one_thread_of_a_start_is_not_timed_again_and_a_gpus_not_at_all() -> None:
     findings = Findings()
-    site_check._check_threads(findings, SimpleNamespace(pace=None), None)
-    site_check._check_threads(findings, SimpleNamespace(pace=RoundPace(0, 10, 0.012, 0.01, 1)), None)
+    site_check._check_threads(findings, SimpleNamespace(figures=SimpleNamespace(pace=None)), None)
+    site_check._check_threads(
+        findings, SimpleNamespace(figures=SimpleNamespace(pace=RoundPace(0, 10, 0.012, 0.01, 1))), None
+    )
     assert [(one.check, one.level, one.text) for one in findings.all] == [
         ("threads", Level.PASS, "one: a step takes 1.2 ms")
     ]

@@ -36,6 +36,7 @@ class Found:
 class VectorLearner:
     """Body: a vector. A round's training: body <- 0.9 body + rank + 1. Mixing as in the product, in float64."""
 
+    about = figures = property(lambda self: self)
     best_round = None
     kept_point = "mixed"
     finite = True
@@ -131,7 +132,7 @@ class VectorLearner:
         return {}
 
     def fine_tune(self, number):
-        return None
+        self.gradients += 5
 
     def interrupt(self):
         self._stop.set()

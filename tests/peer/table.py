@@ -25,6 +25,7 @@ class Bodies:
         self.manifest = {"count": WIDTH}
         self.digest = "same"
         self.payload_bytes = 8 * WIDTH
+        self.about = self
 
     def receive_buffer(self):
         return None

@@ -67,7 +67,7 @@ def rounds(learners: list[TorchLearner], count: int, start: int = 0) -> list[Any
         seen += [ours.train(number) for ours in learners]
         sent = [ours.release(number) for ours in learners]
         for rank, ours in enumerate(learners):
-            if ours.shares:
+            if ours.about.shares:
                 received = {j: sent[j] or [] for j in ROW if j != rank}
                 assert [ours.check(j, payload) for j, payload in received.items()] == [None] * len(received)
                 ours.mix(received, ROW)

@@ -99,7 +99,7 @@ def gossip(
             learner.train(number)
         sent = [learner.release(number) for learner in learners]
         for i, learner in enumerate(learners):
-            if learner.shares:
+            if learner.about.shares:
                 row = {j: float(w) for j, w in enumerate(weights[i]) if w}
                 learner.mix({j: sent[j] for j in row if j != i}, row)
             if evaluate:

@@ -177,7 +177,7 @@ def test_whatever_fails_is_one_error_that_names_the_method(method: str) -> None:
     def use() -> None:
         one = learner(small_task(), Broken)
         one.sit_out(0)
-        assert one.head_parameters >= 0
+        assert one.about.head_parameters >= 0
         one.train(0)
         one.evaluate()
         one.release(0)

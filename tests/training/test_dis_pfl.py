@@ -176,7 +176,7 @@ def test_all_peers_start_from_one_random_mask() -> None:
     assert 0 < int(held.sum()) < held.numel()
     assert not held[: int(held.sum())].all()  # not simply the first ones
     ours = learner(0)
-    assert ours.digest == learner(1).digest
+    assert ours.about.digest == learner(1).about.digest
     assert torch.equal(ours.body != 0, torch.cat([mask.reshape(-1) for mask in masks[0].values()]))
 
 
@@ -237,7 +237,7 @@ def test_a_parameter_of_no_elements_does_no_harm() -> None:
     ours.train(0)
     ours.release(0)
     ours.mix({}, {0: 1.0})
-    assert ours.body_parameters == COUNT
+    assert ours.about.body_parameters == COUNT
 
 
 def erk(shapes: Sequence[Sequence[int]], density: float) -> list[float]:

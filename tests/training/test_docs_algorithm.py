@@ -62,7 +62,7 @@ def test_it_is_fedprox_on_the_body(printed: str, options: dict[str, Any]) -> Non
     for learner, plain in zip(learners, plains, strict=True):
         for name, value in plain.model.state_dict().items():
             torch.testing.assert_close(learner.trainer.module.state_dict()[name].double(), value, rtol=0, atol=2e-5)
-    assert learners[0].head_parameters == 27
+    assert learners[0].about.head_parameters == 27
 
 
 def test_without_a_pull_it_is_dfedmdc_to_the_bit(printed: str) -> None:

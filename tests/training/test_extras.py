@@ -93,13 +93,16 @@ def test_they_start_at_zero_and_are_mixed_with_w_while_the_body_knows_nothing_of
 
 def test_they_are_bytes_of_the_payload_and_not_parameters(peers: Any) -> None:
     ours, without = peers()[0], peers(Plain)[0]
-    assert ours.payload_bytes == without.payload_bytes + 4 * 7
-    assert (ours.body_parameters, ours.head_parameters) == (without.body_parameters, without.head_parameters)
-    assert ours.shared_values == ours.body_parameters + 7
+    assert ours.about.payload_bytes == without.about.payload_bytes + 4 * 7
+    assert (ours.about.body_parameters, ours.about.head_parameters) == (
+        without.about.body_parameters,
+        without.about.head_parameters,
+    )
+    assert ours.about.shared_values == ours.about.body_parameters + 7
     ours.train(0)
     sent = np.concatenate([np.frombuffer(buffer, "<f4") for buffer in ours.release(0) or []])
     assert np.array_equal(sent, np.concatenate([GIVEN[0, 0], ours.body.numpy()]))
-    assert ours.body.shape == (ours.body_parameters,), "consensus is of bodies alone"
+    assert ours.body.shape == (ours.about.body_parameters,), "consensus is of bodies alone"
     assert ours.check(1, [sent[7:].tobytes()]) == "wrong-size"
 
 
@@ -109,13 +112,13 @@ def test_peers_with_others_or_without_do_not_fit(peers: Any) -> None:
             return {"control": 4, "moment": 3}
 
     ours, without, fewer = (peers(algorithm)[0] for algorithm in (Tracking, Plain, Fewer))
-    assert ours.manifest["extras"] == {"control": 5, "moment": 2}
-    assert ours.manifest["count"] == 7 + without.manifest["count"]
-    assert "extras" not in without.manifest
-    offsets = [[entry["offset"] for entry in one.manifest["parameters"]] for one in (ours, without)]
+    assert ours.about.manifest["extras"] == {"control": 5, "moment": 2}
+    assert ours.about.manifest["count"] == 7 + without.about.manifest["count"]
+    assert "extras" not in without.about.manifest
+    offsets = [[entry["offset"] for entry in one.about.manifest["parameters"]] for one in (ours, without)]
     assert offsets[0] == [offset + 7 for offset in offsets[1]]
-    assert ours.manifest != fewer.manifest
-    assert ours.digest != without.digest
+    assert ours.about.manifest != fewer.about.manifest
+    assert ours.about.digest != without.about.digest
 
 
 # Under differential privacy.

@@ -132,12 +132,12 @@ def test_correcting_changes_nothing_where_there_is_no_noise() -> None:
 
 
 def test_a_message_has_four_bytes_more_a_block_and_the_bodys_change() -> None:
-    plain = learners("localadamw")[0].payload_bytes
+    plain = learners("localadamw")[0].about.payload_bytes
     assert plain == 4 * 9
     modes = ("none", "mean", "full")
-    assert [learners(aggregate=a, gamma=0.0)[0].payload_bytes - plain for a in modes] == [0, 8, 36]
-    assert [learners(aggregate=a)[0].payload_bytes - plain for a in modes] == [36, 44, 72]
-    assert learners(head=())[0].payload_bytes == 4 * (18 + 18 + 3)
+    assert [learners(aggregate=a, gamma=0.0)[0].about.payload_bytes - plain for a in modes] == [0, 8, 36]
+    assert [learners(aggregate=a)[0].about.payload_bytes - plain for a in modes] == [36, 44, 72]
+    assert learners(head=())[0].about.payload_bytes == 4 * (18 + 18 + 3)
 
 
 def test_after_a_round_that_was_sat_out_no_change_is_followed() -> None:

@@ -225,14 +225,18 @@ def test_the_payload_is_nus_change_and_the_generic_model() -> None:
     ours = learner(1)
     count = HIDDEN * (CLASSES + 1) + CLASSES * (FEATURES + 1) * (HIDDEN + 1)
     model = sum(parameter.numel() for parameter in ours.trainer.module.parameters())
-    assert ours.manifest["extras"] == {"hypernetwork": count}
-    assert (ours.body_parameters, ours.head_parameters, ours.shared_values) == (model, 0, model + count)
+    assert ours.about.manifest["extras"] == {"hypernetwork": count}
+    assert (ours.about.body_parameters, ours.about.head_parameters, ours.about.shared_values) == (
+        model,
+        0,
+        model + count,
+    )
     start = nu(ours)
     ours.train(0)
     sent = np.frombuffer(b"".join(bytes(buffer) for buffer in ours.release(0) or []), "<f4").astype(np.float64)
     np.testing.assert_allclose(sent[:count], nu(ours) - start, rtol=0, atol=1e-7)
     assert np.array_equal(sent[count:], ours.body.numpy())
-    assert ours.payload_bytes == 4 * len(sent)
+    assert ours.about.payload_bytes == 4 * len(sent)
 
 
 def test_the_payload_is_the_generic_model_and_nothing_else() -> None:
@@ -248,8 +252,8 @@ def test_the_payload_is_the_generic_model_and_nothing_else() -> None:
     assert np.log(counts[0]).astype("<f4").tobytes() not in payload
     own = torch.cat([p.reshape(-1) for p in ours.algorithm.personal.now().values()])
     assert not set(own.tolist()) & set(np.frombuffer(payload, "<f4").tolist())
-    assert ours.payload_bytes == len(payload)
-    assert (ours.body_parameters, ours.head_parameters) == (model.numel(), own.numel())
+    assert ours.about.payload_bytes == len(payload)
+    assert (ours.about.body_parameters, ours.about.head_parameters) == (model.numel(), own.numel())
 
 
 def test_an_absent_class_costs_nothing_and_leaves_its_generic_logit_alone() -> None:
@@ -285,7 +289,7 @@ def test_the_change_tells_the_class_distribution() -> None:
 def test_all_peers_begin_with_one_nu_that_follows_from_the_seed() -> None:
     first = nu(learner(0))
     assert np.array_equal(first, nu(learner(1)))
-    assert learner(0).digest == learner(1).digest
+    assert learner(0).about.digest == learner(1).about.digest
     assert not np.isclose(first, nu(learner(0, seed=SEED + 1))).any()
     hidden = HIDDEN * (CLASSES + 1)
     for layer, inputs in ((first[:hidden], CLASSES), (first[hidden:], HIDDEN)):

@@ -100,7 +100,7 @@ def test_it_is_plain_steps_from_what_predicts(algorithm: str, finish: str, clip:
         learner.release(number)
         learner.mix({}, {2: 1.0})
     before, trains_on = predicted(learner), learner.trainer.model.data.clone()
-    gradients = learner.gradients
+    gradients = learner.figures.gradients
     found = learner.fine_tune(1)
     of_head = finish.startswith("head")
     rate = 0.25 * 0.9 * (head_lr if of_head else 0.03)
@@ -113,9 +113,9 @@ def test_it_is_plain_steps_from_what_predicts(algorithm: str, finish: str, clip:
     x = np.hstack([x, np.ones((SAMPLES, 1)), x])
     assert found is not None
     assert found.test_loss == pytest.approx(0.5 * np.mean((x @ expected - y) ** 2), abs=1e-5)
-    assert learner.finish_rate == pytest.approx(rate)
-    assert learner.kept_point == "finished"
-    assert learner.gradients - gradients == epochs * SAMPLES
+    assert learner.about.finish_rate == pytest.approx(rate)
+    assert learner.figures.kept_point == "finished"
+    assert learner.figures.gradients - gradients == epochs * SAMPLES
     assert torch.equal(learner.trainer.model.data, trains_on), "the run can go on from what was mixed"
     if of_head:
         assert np.array_equal(predicted(learner)[WIDTH + 1 :], before[WIDTH + 1 :]), "the body keeps its bits"
@@ -127,7 +127,7 @@ def test_a_rate_of_ones_own_is_taken_as_it_is() -> None:
         learner.train(number)
     before = predicted(learner)
     learner.fine_tune(3)
-    assert learner.finish_rate == 0.02
+    assert learner.about.finish_rate == 0.02
     expected = steps(before, 3, slice(None), 1, 0.02, clip=None, momentum=0.9)
     np.testing.assert_allclose(predicted(learner), expected, rtol=0, atol=2e-6)
 
@@ -136,8 +136,8 @@ def test_nothing_is_done_where_nothing_is_asked() -> None:
     learner = build_learner(small_task(), "dfedavgm", Hyperparameters(finish="none"), rank=0, seed=0)
     learner.train(0)
     assert learner.fine_tune(0) is None
-    assert learner.finish_rate is None
-    assert learner.kept_point == "trained"
+    assert learner.about.finish_rate is None
+    assert learner.figures.kept_point == "trained"
 
 
 @pytest.mark.parametrize("algorithm", ["local", "dfedsmdc", "ditto"])
@@ -164,14 +164,13 @@ def test_a_sparse_model_stays_sparse() -> None:
         peers = [build_learner(small_task(rank), "dis-pfl", h, rank=rank, seed=0) for rank in range(3)]
         gossip(peers, 2)
         for peer in peers:
-            held = peer.algorithm.held()
+            held = peer.trainer.mask
             assert held is not None
             assert 0 < held.sum() < len(held)
             peer.fine_tune(1)
-            found = peer.finishing.found
-            assert found is not None
-            assert not found.values[~held].any()
-            assert (found.values != peer.trainer.model.data).any()
+            found = peer.finishing.state["values"]
+            assert not found[~held].any()
+            assert (found != peer.trainer.model.data).any()
 
 
 def test_running_statistics_are_those_of_before_outside() -> None:
@@ -222,9 +221,9 @@ def test_the_best_model_may_be_of_each_point(point: str, monkeypatch: pytest.Mon
         learner.evaluate()
         values[number, "mixed"] = learner.trainer.model.data.clone()
     learner.fine_tune(1)
-    assert learner.finishing.found is not None
-    values[1, "finished"] = learner.finishing.found.values
-    assert (learner.best_round, learner.kept_point) == best
+    assert learner.finishing.state
+    values[1, "finished"] = learner.finishing.state["values"]
+    assert (learner.figures.best_round, learner.figures.kept_point) == best
     learner.write_model(tmp_path / "m")
     written = load_file(tmp_path / "m")
     flat = torch.cat([written[name].reshape(-1) for name, *_ in learner.trainer.model.layout])

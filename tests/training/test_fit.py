@@ -342,12 +342,12 @@ def test_gradients_are_counted_as_foretold(algorithm: str, changes: dict[str, An
     forward: list[int] = []
     task.model.register_forward_hook(lambda _, given, __: forward.append(len(given[0])))
     foretold = ours.algorithm.gradients(ours.trainer.hyperparameters) * 50
-    assert ours.gradients == 0
+    assert ours.figures.gradients == 0
     for number in range(2):
         ours.train(number)
         # dis-pfl looks at a minibatch more to choose its mask.
         extra = 16 if algorithm == "dis-pfl" else 0
-        assert ours.gradients == sum(forward) == (number + 1) * (foretold + extra)
+        assert ours.figures.gradients == sum(forward) == (number + 1) * (foretold + extra)
 
 
 OPTIONS: dict[str, Any] = {
@@ -363,7 +363,7 @@ def test_its_settings_are_those_that_matter_to_an_algorithm(algorithm: str) -> N
         ours = learner(small_task(RANK, samples=30), algorithm, body_epochs=1, **changes)
         ours.train(0)
         ours.release(0)
-        ours.mix({}, {RANK: 1.0}) if ours.shares else None
+        ours.mix({}, {RANK: 1.0}) if ours.about.shares else None
         return ours.trainer.model.data.clone(), ours.evaluate().test_loss
 
     model, loss = outcome()

@@ -48,9 +48,9 @@ def test_the_learner_is_what_the_round_loop_expects(make: Callable[..., TorchLea
 
 def test_all_peers_start_alike(make: Callable[..., TorchLearner]) -> None:
     a, b = make(0), make(1)
-    assert a.digest == b.digest == hashlib.sha256(a.body.numpy().tobytes()).hexdigest()
-    assert a.manifest == b.manifest == json.loads(json.dumps(a.manifest))
-    assert a.manifest == {
+    assert a.about.digest == b.about.digest == hashlib.sha256(a.body.numpy().tobytes()).hexdigest()
+    assert a.about.manifest == b.about.manifest == json.loads(json.dumps(a.about.manifest))
+    assert a.about.manifest == {
         "dtype": "float32",
         "count": 56,
         "parameters": [
@@ -59,7 +59,7 @@ def test_all_peers_start_alike(make: Callable[..., TorchLearner]) -> None:
         ],
     }
     a.train(0)
-    assert a.digest == b.digest
+    assert a.about.digest == b.about.digest
 
 
 def test_nothing_of_the_head_is_released(make: Callable[..., TorchLearner]) -> None:
@@ -133,24 +133,24 @@ def test_a_small_body_is_mixed_at_once_where_nothing_but_a_sum_is_made(
     algorithm: str, changes: dict[str, Any], at_once: bool
 ) -> None:
     h = Hyperparameters(**changes)
-    assert build_learner(small_task(), algorithm, h, rank=0, seed=0).mixes_at_once is at_once
+    assert build_learner(small_task(), algorithm, h, rank=0, seed=0).about.mixes_at_once is at_once
 
 
 def test_a_large_body_is_not_mixed_at_once() -> None:
     wide = nn.Sequential(nn.Linear(4, 8000), nn.Linear(8000, 3))
     learner = build_learner(small_task(model=wide, head=("1",)), "dfedmdc", H, rank=0, seed=0)
-    assert learner.body_parameters > 2**14
-    assert not learner.mixes_at_once
+    assert learner.about.body_parameters > 2**14
+    assert not learner.about.mixes_at_once
 
 
 def test_where_user_code_has_small_numbers_taken_for_zero_the_thread_stays() -> None:
     before = build_learner(small_task(), "dfedmdc", H, rank=0, seed=0)
     assert torch.set_flush_denormal(True)
     try:
-        assert not build_learner(small_task(), "dfedmdc", H, rank=0, seed=0).mixes_at_once
+        assert not build_learner(small_task(), "dfedmdc", H, rank=0, seed=0).about.mixes_at_once
     finally:
         torch.set_flush_denormal(False)
-    assert before.mixes_at_once
+    assert before.about.mixes_at_once
 
 
 def test_interrupt_stops_between_two_minibatches() -> None:
@@ -207,7 +207,7 @@ def test_a_round_that_is_sat_out_can_be_the_one_whose_model_is_kept() -> None:
     learner.mix({}, {0: 1.0})
     learner.sit_out(1)
     learner.evaluate()
-    assert learner.best_round == 1
+    assert learner.figures.best_round == 1
 
 
 def test_a_model_finished_for_an_earlier_end_predicts_no_more() -> None:

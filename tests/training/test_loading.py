@@ -136,7 +136,7 @@ SPEC = f"{EXAMPLE}:task"
 def test_it_learns() -> None:
     assert importlib.util.find_spec("sklearn")
     learners = [build_learner(load_task(SPEC, rank, 4, 0), "dfedmdc", rank=rank, seed=0) for rank in range(4)]
-    assert len({learner.digest for learner in learners}) == 1
+    assert len({learner.about.digest for learner in learners}) == 1
     gossip(learners, 10)
     assert np.mean([learner.evaluate().accuracy for learner in learners]) > 0.9
 

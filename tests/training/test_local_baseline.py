@@ -98,7 +98,7 @@ def test_it_computes_as_many_gradients_as_the_peer(name: str, local_steps: int |
     assert copy.made == copy.steps
     if name != "dis-pfl":  # its screening looks at one minibatch a round besides
         # Passes over the data, rounded to whole ones where an algorithm's steps are parts of them.
-        passes = abs(copy.learner.gradients - peer.gradients) / (30 * h.rounds)
+        passes = abs(copy.learner.figures.gradients - peer.figures.gradients) / (30 * h.rounds)
         assert passes < (0.01 if local_steps is None else 1.0)
 
 
@@ -133,7 +133,7 @@ def test_the_best_model_is_kept_as_the_peer_keeps_it(tmp_path: Path) -> None:
     with_validation = partial(replace, validation=noise)
     expected = local(with_validation(make()), keep="best")
     copy = through(alone(with_validation(task), keep="best"))
-    assert expected.best_round != H.rounds - 1, "else this would tell nothing"
+    assert expected.figures.best_round != H.rounds - 1, "else this would tell nothing"
     assert model(copy, tmp_path) == model(expected, tmp_path)
 
 

@@ -52,13 +52,17 @@ def other_data(samples: int, seed: int) -> TensorDataset:
 
 def seen(learner: TorchLearner, rounds: int = ROUNDS) -> list[bytes]:
     """What a neighbor gets: the first weights, the manifest, and each round's bytes; the end of a run included."""
-    found = [learner.digest.encode(), repr(learner.manifest).encode(), str(learner.payload_bytes).encode()]
+    found = [
+        learner.about.digest.encode(),
+        repr(learner.about.manifest).encode(),
+        str(learner.about.payload_bytes).encode(),
+    ]
     for number in range(rounds):
         learner.train(number)
         payload = learner.release(number)
         found.append(b"".join(bytes(buffer) for buffer in payload or ()))
         learner.evaluate()
-        if learner.shares:
+        if learner.about.shares:
             learner.mix({}, {0: 1.0})
         learner.evaluate()
     learner.fine_tune(rounds - 1)

@@ -54,7 +54,7 @@ def test_frozen_parameters_stay_as_they_are() -> None:
     learner.train(0)
     assert torch.equal(frozen, before)
     assert not frozen.requires_grad
-    assert learner.body_parameters == 48
+    assert learner.about.body_parameters == 48
 
 
 def tied_across() -> nn.Module:
@@ -99,7 +99,7 @@ def digest() -> Callable[..., str]:
         net = NetAlike()
         with torch.no_grad():
             change(net)
-        return build_learner(Task(net, ("norm", "fc"), data.train, data.test), algorithm, rank=0, seed=0).digest
+        return build_learner(Task(net, ("norm", "fc"), data.train, data.test), algorithm, rank=0, seed=0).about.digest
 
     return found
 
@@ -148,7 +148,7 @@ def test_frozen_filters_of_one_seed_are_one_start(algorithm: str) -> None:
     def digests(init_seed: int | None) -> set[str]:
         choices = Choices(model="small-body", standardize=True)
         tasks = [load_task("digits", rank, 3, 5, {}, choices, init_seed=init_seed) for rank in range(3)]
-        return {build_learner(task, algorithm, rank=rank, seed=5).digest for rank, task in enumerate(tasks)}
+        return {build_learner(task, algorithm, rank=rank, seed=5).about.digest for rank, task in enumerate(tasks)}
 
     found = [digests(seed) for seed in (None, 5, 6)]
     assert [len(each) for each in found] == [1, 1, 1]
@@ -157,10 +157,12 @@ def test_frozen_filters_of_one_seed_are_one_start(algorithm: str) -> None:
 
 def test_the_bodies_alone_decide_where_nothing_is_frozen() -> None:
     ours = build_learner(small_task(), "dfedmdc", rank=0, seed=0)
-    assert ours.digest == hashlib.sha256(ours.body.numpy().tobytes()).hexdigest()
+    assert ours.about.digest == hashlib.sha256(ours.body.numpy().tobytes()).hexdigest()
     frozen = small_task()
     frozen.model.fc.requires_grad_(False)
-    assert build_learner(frozen, "dfedmdc", rank=0, seed=0).digest == ours.digest, "all of it is in the head"
+    assert build_learner(frozen, "dfedmdc", rank=0, seed=0).about.digest == ours.about.digest, (
+        "all of it is in the head"
+    )
 
 
 def tied(*, storage: bool) -> Net:

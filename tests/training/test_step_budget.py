@@ -63,7 +63,7 @@ def test_the_round_ends_between_two_minibatches_and_has_the_bits_of_so_many_step
     task = small_task(RANK)
     theirs, ours = Plain(task, RANK, SEED), learner(task, "dfedmdc", body_epochs=3, head_epochs=6)
     ours.train(0, share=0.5)
-    assert (ours.steps, ours.steps_asked) == ([12, 6], [24, 12])
+    assert (ours.figures.steps, ours.figures.steps_asked) == ([12, 6], [24, 12])
     theirs.run("head", 12, 0.2, part="fc")
     theirs.run("body", 6, part="body")
     assert_close(ours.trainer, theirs)
@@ -72,32 +72,32 @@ def test_the_round_ends_between_two_minibatches_and_has_the_bits_of_so_many_step
 def test_the_loss_is_that_of_the_steps_that_were_taken() -> None:
     whole, cut = (learner(small_task(RANK), body_epochs=epochs, body_lr=1e-12) for epochs in (1, 2))
     assert cut.train(0, share=0.5) == pytest.approx(whole.train(0), rel=1e-6)
-    assert cut.steps == whole.steps
+    assert cut.figures.steps == whole.figures.steps
 
 
 def test_local_steps_are_the_most_that_a_budget_allows() -> None:
     ours = learner(small_task(RANK), "dfedmdc", body_epochs=2, head_epochs=4, local_steps=5)
     ours.train(0)
-    assert ours.steps == ours.steps_asked == [10, 5]
+    assert ours.figures.steps == ours.figures.steps_asked == [10, 5]
     ours.train(1, share=0.6)
-    assert ours.steps == [6, 3]
+    assert ours.figures.steps == [6, 3]
 
 
 def test_what_is_trained_after_the_rounds_has_no_budget() -> None:
     ours = learner(small_task(RANK), "fedbabu", body_epochs=1, finish="all:3")
     ours.train(0, share=0.0)
-    counted = ours.gradients
+    counted = ours.figures.gradients
     ours.fine_tune(0)
-    assert ours.gradients - counted == 3 * 50
-    assert ours.steps == [], "of a round's training alone"
+    assert ours.figures.gradients - counted == 3 * 50
+    assert ours.figures.steps == [], "of a round's training alone"
 
 
 def test_a_round_that_is_sat_out_has_no_steps() -> None:
     ours = learner(small_task(RANK))
     ours.train(0)
-    assert ours.steps == ours.steps_asked != []
+    assert ours.figures.steps == ours.figures.steps_asked != []
     ours.sit_out(1)
-    assert ours.steps == []
+    assert ours.figures.steps == []
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -105,13 +105,13 @@ def test_every_algorithm_keeps_to_a_budget(algorithm: str) -> None:
     """Each phase takes its first step and no other of a share of nothing, and half of them of a half."""
     ours = learner(small_task(RANK), algorithm, body_epochs=4, head_epochs=4)
     ours.train(0)
-    whole = ours.steps
-    assert ours.steps_asked == whole
+    whole = ours.figures.steps
+    assert ours.figures.steps_asked == whole
     ours.train(1, share=0.0)
-    assert ours.steps == [1] * len(whole)
-    assert ours.steps_asked == whole
+    assert ours.figures.steps == [1] * len(whole)
+    assert ours.figures.steps_asked == whole
     ours.train(2, share=0.5)
-    assert ours.steps == [max(1, steps // 2) for steps in whole]
+    assert ours.figures.steps == [max(1, steps // 2) for steps in whole]
 
 
 @pytest.mark.parametrize("case", [*ALGORITHMS, "fedrod personal=hypernetwork", "fedadamw aggregate=full"])
@@ -121,14 +121,14 @@ def test_the_same_share_repeats_the_bits(case: str) -> None:
     for number in range(3):
         for one, other, share in zip(first, again, (1.0, 0.5, 0.2), strict=True):
             assert one.train(number, share=share) == other.train(number, share=share)
-        assert len({tuple(one.steps) for one in first}) > 1, "some had fewer than others"
+        assert len({tuple(one.figures.steps) for one in first}) > 1, "some had fewer than others"
         sent, repeated = ([ours.release(number) or [] for ours in group] for group in (first, again))
         assert [b"".join(bytes(part) for part in body) for body in sent] == [
             b"".join(bytes(part) for part in body) for body in repeated
         ]
         for group, bodies in ((first, sent), (again, repeated)):
             for rank, ours in enumerate(group):
-                if ours.shares:
+                if ours.about.shares:
                     ours.mix({other: bodies[other] for other in range(3) if other != rank}, ROW)
     assert all(torch.equal(a.trainer.model.data, b.trainer.model.data) for a, b in zip(first, again, strict=True))
 
@@ -151,8 +151,8 @@ def test_loops_of_an_algorithms_own_keep_to_it() -> None:
     ours = build_learner(small_task(RANK), OwnLoops, rank=RANK, seed=SEED)
     batches = math.ceil(50 / 32)
     ours.train(0, share=0.5)
-    assert ours.steps == [4 * batches // 2, 2 * batches // 2]
-    assert ours.steps_asked == [4 * batches, 2 * batches]
+    assert ours.figures.steps == [4 * batches // 2, 2 * batches // 2]
+    assert ours.figures.steps_asked == [4 * batches, 2 * batches]
 
 
 def test_fedadamw_follows_the_mean_change_no_faster_after_a_round_of_few_steps() -> None:

@@ -78,7 +78,7 @@ def test_a_class_of_a_file_is_imported_once_and_described(where: str) -> None:
     before = learner.body
     learner.train(0)
     assert (learner.body != before).any()
-    assert not build_learner(small_task(), quiet, rank=0, seed=0).shares
+    assert not build_learner(small_task(), quiet, rank=0, seed=0).about.shares
 
 
 def test_a_class_of_a_module(where: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,7 @@ class PrivateMinibatches(Minibatches):
         net, session = self.net, self.session
         net.data.check_examples()
         session.prepare(planned)
+        self.planned = planned
         m = session.guarantee
         mechanism = ClippedSum(m.clip_norm, m.noise_multiplier, m.sampling_rate, m.units)
         self.private_gradient = PrivateGradient(mechanism, session.microbatch)
@@ -218,15 +219,12 @@ class Planned(Minibatches):
 
     Args:
         source: The one that is to train.
-
-    Attributes:
-        phases: What was asked for.
     """
 
     def __init__(self, source: PrivateMinibatches) -> None:
         super().__init__(source.net, rank=source.rank, seed=source.seed)
         self._source, self._heads, self.ascent = source, Heads(source.net, source.session.head), source.ascent
-        self.phases: list[Phase] = []
+        self.planned: list[Phase] = []
 
     def steps(self, epochs: int) -> int:
         """See `Minibatches.steps`."""
@@ -241,5 +239,5 @@ class Planned(Minibatches):
     ) -> Iterator[Batch]:
         """See `Minibatches.of`."""
         if steps := self.steps(epochs):
-            self.phases.append(Phase(part, steps, looks))
+            self.planned.append(Phase(part, steps, looks))
         return iter(())

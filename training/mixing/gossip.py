@@ -9,7 +9,7 @@ by a robust rule. With error feedback, what encoding lost of the own body is add
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch

@@ -177,7 +177,7 @@ def test_the_example_trains() -> None:
     ]
     gossip(learners, 3)
     gossip(plain, 3)
-    assert learners[0].payload_bytes < plain[0].payload_bytes / 2
+    assert learners[0].about.payload_bytes < plain[0].about.payload_bytes / 2
     for one, other in zip(learners, plain, strict=True):
         torch.testing.assert_close(one.body, other.body, rtol=0, atol=0.05)
         assert not torch.equal(one.body, other.body)

@@ -124,8 +124,8 @@ def test_payloads_shrink_as_said(bits: int, share: float) -> None:
     task = small_task(model=model, head=())
     ours = build_learner(task, "dfedavgm", Hyperparameters(compress=f"int{bits}"), rank=0, seed=0)
     size = sum(memoryview(part).nbytes for part in ours.release(0) or [])
-    assert size == ours.payload_bytes
-    assert size / (4 * ours.body_parameters) == pytest.approx(share, rel=0.05)
+    assert size == ours.about.payload_bytes
+    assert size / (4 * ours.about.body_parameters) == pytest.approx(share, rel=0.05)
 
 
 # Lost messages.

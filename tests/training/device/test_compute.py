@@ -137,7 +137,7 @@ def trained(
     seen: list[Any] = []
     for number in range(rounds):
         seen.append(ours.train(number))
-        if ours.shares:
+        if ours.about.shares:
             ours.release(number)
             ours.mix({}, {0: 1.0})
         seen.append(ours.evaluate())
@@ -158,7 +158,7 @@ def test_bfloat16_is_close_to_float32_and_repeatable(algorithm: str, tmp_path: P
     assert not torch.equal(ours.data, theirs.data)
     torch.testing.assert_close(ours.data, theirs.data, rtol=0, atol=0.05)
     assert seen[0] == pytest.approx(seen_exact[0], abs=0.05)
-    assert half.manifest == exact.manifest
+    assert half.about.manifest == exact.about.manifest
     half.write_model(tmp_path / "model.safetensors")
     assert {value.dtype for value in load_file(tmp_path / "model.safetensors").values()} == {torch.float32}
 
@@ -214,7 +214,7 @@ def test_convolutions_get_channels_last_and_all_that_leaves_is_as_ever(
     usual, _ = trained("dfedsmdc", digits(wrap), HOST, rounds=1)
     assert formats == {True}
     assert last.trainer.data.has_images
-    assert last.manifest == usual.manifest
+    assert last.about.manifest == usual.about.manifest
     torch.testing.assert_close(last.body, usual.body, rtol=0, atol=1e-4)
     last.write_model(tmp_path / "last.safetensors")
     usual.write_model(tmp_path / "usual.safetensors")

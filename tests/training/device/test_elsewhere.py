@@ -43,8 +43,8 @@ def files(learners: list[TorchLearner], folder: Path) -> list[bytes]:
 def test_a_whole_life_elsewhere_has_the_bits_of_one_on_the_host(case: str, tmp_path: Path, elsewhere: Any) -> None:
     there = Compute(elsewhere.device)
     ours, plain = peers(case, there, there, there), peers(case)
-    assert ours[0].digest == plain[0].digest
-    assert ours[0].manifest == plain[0].manifest
+    assert ours[0].about.digest == plain[0].about.digest
+    assert ours[0].about.manifest == plain[0].about.manifest
     assert rounds(ours, 2) == rounds(plain, 2)
     for one, other in zip(ours, plain, strict=True):
         assert one.fine_tune(1) == other.fine_tune(1)

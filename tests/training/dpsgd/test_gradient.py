@@ -55,9 +55,9 @@ def test_without_noise_and_clipping_steps_are_those_of_plain_sgd(microbatch: int
     private.fit(private.model, epochs=4, lr=0.1, gradient=rule)
     assert (private.model.data - start).norm() > 0.05
     torch.testing.assert_close(private.model.data, plain.model.data, rtol=1e-4, atol=1e-6)
-    assert private.loss == pytest.approx(plain.loss, rel=1e-5)
+    assert private.figures.loss == pytest.approx(plain.figures.loss, rel=1e-5)
     assert rule.steps == 4
-    assert private.gradients == plain.gradients == 4 * N
+    assert private.figures.gradients == plain.figures.gradients == 4 * N
 
 
 @pytest.mark.parametrize("name", BACKENDS)

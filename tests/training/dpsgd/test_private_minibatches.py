@@ -274,7 +274,7 @@ def test_the_peers_own_files_have_these_figures(tmp_path: Path) -> None:
     loss = learner.train(0)
     assert loss is not None
     assert 0.5 < loss < 3.0
-    assert (learner.num_samples, learner.trainer.figures.units, learner.gradients) == (20, 5, 20)
+    assert (learner.about.samples, learner.trainer.figures.units, learner.figures.gradients) == (20, 5, 20)
     learner.release(0)
     assert learner.privacy["records_drawn"] == 5
 
@@ -333,8 +333,8 @@ def test_the_steps_of_a_round_are_those_that_were_charged(tmp_path: Path) -> Non
     for number in range(2):
         learner.train(number)
         learner.release(number)
-        assert learner.steps == learner.steps_asked
-        charged += sum(learner.steps)
+        assert learner.figures.steps == learner.figures.steps_asked
+        charged += sum(learner.figures.steps)
         assert learner.privacy is not None
         assert learner.privacy["steps"] == charged
     assert charged == 2 * (3 + 3), "as many epochs of the head"

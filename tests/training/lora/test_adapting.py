@@ -62,8 +62,8 @@ def test_an_adapter_adds_its_two_factors_times_alpha_over_r() -> None:
 
 def test_the_first_values_are_those_of_all_peers_and_follow_from_the_seed() -> None:
     one, other = learner_of(load("r=2")), learner_of(load("r=2", 1), 1)
-    assert one.digest == other.digest
-    assert one.manifest == other.manifest
+    assert one.about.digest == other.about.digest
+    assert one.about.manifest == other.about.manifest
     a = dict(load("r=2").model.named_parameters())["block.query.lora_A.default.weight"]
     assert a.abs().min() > 0
     elsewhere = load_task(reference(words), 0, 2, 1, {}, Choices(lora="r=2"))
@@ -77,7 +77,7 @@ def test_frozen_values_that_differ_show_in_the_digest() -> None:
             task.model.get_parameter("tokens.weight")[0, 0] += 1
         return task
 
-    assert learner_of(load("r=2")).digest != learner_of(load("r=2", factory=others)).digest
+    assert learner_of(load("r=2")).about.digest != learner_of(load("r=2", factory=others)).about.digest
 
 
 def test_only_adapters_travel_and_all_else_outside_of_the_head_stays_as_it_was() -> None:
@@ -87,16 +87,16 @@ def test_only_adapters_travel_and_all_else_outside_of_the_head_stays_as_it_was()
     first = learner.train(0)
     payload = learner.release(0)
     assert payload is not None
-    assert sum(len(memoryview(buffer).cast("B")) for buffer in payload) == 4 * learner.body_parameters
-    assert learner.body_parameters == 2 * (R * 8 + 8 * R)
+    assert sum(len(memoryview(buffer).cast("B")) for buffer in payload) == 4 * learner.about.body_parameters
+    assert learner.about.body_parameters == 2 * (R * 8 + 8 * R)
     learner.mix({}, {0: 1.0})
     last = learner.train(1)
     assert last < first
     changed = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
     assert changed == {name for name in before if "lora_" in name or name.startswith("head")}
-    assert learner_of(load("r=2"), algorithm="dfedavgm").body_parameters == learner.body_parameters + 8 * 3 + 3, (
-        "it shares all"
-    )
+    assert (
+        learner_of(load("r=2"), algorithm="dfedavgm").about.body_parameters == learner.about.body_parameters + 8 * 3 + 3
+    ), "it shares all"
 
 
 def test_what_is_saved_is_the_plain_model_with_the_adapters_in_it(tmp_path: Path) -> None:

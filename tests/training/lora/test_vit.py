@@ -65,7 +65,7 @@ def test_a_vit_with_adapters_and_a_private_head_trains_by_adamw() -> None:
     h = Hyperparameters(optimizer="adamw", body_lr=0.01, head_lr=0.01, body_epochs=3, head_epochs=2, batch_size=10)
     tasks = [adapted(tiny(n), "r=2,alpha=4", 0) for n in range(2)]
     peers = [build_learner(task, "dfedmdc", h, rank=n, seed=0) for n, task in enumerate(tasks)]
-    assert peers[0].digest == peers[1].digest
+    assert peers[0].about.digest == peers[1].about.digest
     began = [peer.evaluate().test_loss for peer in peers]
     for number in range(4):
         for peer in peers:

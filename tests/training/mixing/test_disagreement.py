@@ -137,4 +137,4 @@ def test_of_a_private_peer_it_is_measured_of_what_it_has_released(tmp_path: Path
     released = learner.gossip.codec.decode(payload)[0].clone()
     other = values(released.numel())
     learner.mix_sound({2: [other.numpy().tobytes()]}, halves)
-    assert learner.disagreement == pytest.approx(expected(released, learner.body), rel=1e-4)
+    assert learner.figures.disagreement == pytest.approx(expected(released, learner.body), rel=1e-4)

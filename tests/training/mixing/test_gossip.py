@@ -150,7 +150,7 @@ def test_a_private_release_is_rounded_once_for_all(peer: Callable[..., TorchLear
         (buffer,) = learner.release(number) or []
         released = bytes(buffer)
         assert (tmp_path / "privacy" / f"released-{number:08d}.bin").read_bytes() == released
-        assert len(released) == learner.payload_bytes == 2 * learner.body_parameters
+        assert len(released) == learner.about.payload_bytes == 2 * learner.about.body_parameters
         own = torch.frombuffer(bytearray(released), dtype=torch.bfloat16).float()
         if number == 0:
             learner.mix_sound({}, lambda ranks: {0: 1.0})

@@ -284,4 +284,4 @@ def test_a_release_costs_the_same_however_many_steps_a_round_budget_allowed(peer
         ]
         for learner in (cut, whole):
             learner.mix({}, {0: 1.0})
-    assert cut.steps == [1, 1] != whole.steps
+    assert cut.figures.steps == [1, 1] != whole.figures.steps

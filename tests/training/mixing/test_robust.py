@@ -352,7 +352,10 @@ def test_a_private_peers_base_is_what_mixing_gave(tmp_path: Path, rule: str) -> 
     ours = build_learner(small_task(0), "dfedmdc", h, rank=0, seed=0, session=session)
     ours.train(0)
     (own,) = ours.release(0) or []
-    z = {0: np.frombuffer(own, "<f4"), **{rank: values(rank).numpy()[: ours.body_parameters] for rank in range(1, 5)}}
+    z = {
+        0: np.frombuffer(own, "<f4"),
+        **{rank: values(rank).numpy()[: ours.about.body_parameters] for rank in range(1, 5)},
+    }
     with torch.no_grad():
         ours.trainer.shared.data.add_(7.0)  # only what was released may count
     ours.mix_sound({rank: [one.tobytes()] for rank, one in z.items() if rank}, lambda ranks: dict.fromkeys(z, 0.2))
@@ -375,7 +378,7 @@ def test_nothing_private_decides_what_is_mixed(tmp_path: Path) -> None:
                             session=session)  # fmt: skip
         if trains:
             ours.train(0)
-        ours.mix_sound({1: [bytes(ours.payload_bytes)], 2: [bytes(ours.payload_bytes)]},
+        ours.mix_sound({1: [bytes(ours.about.payload_bytes)], 2: [bytes(ours.about.payload_bytes)]},
                        lambda ranks: dict.fromkeys((0, 1, 2), 1 / 3))  # fmt: skip
         found.append(ours.body.clone())
     assert torch.equal(*found)

@@ -195,7 +195,7 @@ def test_a_small_body_is_all_that_is_shared_and_its_filters_never_change() -> No
     model = build("small-body", (9, 128), 6)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     learner = build_learner(Task(model=model, head=("head",), train=data, test=data), "dfedmdc", rank=0, seed=0)
-    assert (learner.body_parameters, learner.head_parameters) == (12 * (128 + 1), 6 * 13)
+    assert (learner.about.body_parameters, learner.about.head_parameters) == (12 * (128 + 1), 6 * 13)
     learner.train(0)
     changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
     assert changed == {"body.weight", "body.bias", "head.weight", "head.bias"}

@@ -77,10 +77,10 @@ def test_peers_have_buffers_of_their_own_and_one_body(kind: str) -> None:
         assert first.shape == (1, tasks[0].train.tensors[0].shape[1]) + (1,) * (tasks[0].train.tensors[0].ndim - 2)
         assert first.dtype == torch.float32
     for learner in learners:
-        assert learner.digest == plain.digest
-        assert learner.manifest == plain.manifest
-        assert learner.payload_bytes == plain.payload_bytes
-        assert learner.head_parameters == plain.head_parameters
+        assert learner.about.digest == plain.about.digest
+        assert learner.about.manifest == plain.about.manifest
+        assert learner.about.payload_bytes == plain.about.payload_bytes
+        assert learner.about.head_parameters == plain.about.head_parameters
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ def test_of_a_run_that_keeps_the_best_model_the_card_is_about_that_one(leave: Le
     card = left.write()
     assert left.learner.evaluate().test_loss == last[-1], "the model that trains on stays as it is"
     assert card["metrics"] == dpeer.load_model(left.folder).evaluate(left.labelled())
-    assert left.learner.best_round != 4, "else the kept model is the last one"
+    assert left.learner.figures.best_round != 4, "else the kept model is the last one"
 
 
 def test_figures_are_of_the_data_that_accuracies_are_of(leave: Leave) -> None:
