@@ -80,7 +80,7 @@ def check_alike(first: dict[str, set[tuple[Any, ...]]], second: dict[str, set[tu
     federation = msgpack.unpackb(next(iter(first["body"]))[0])["federation"]
     for fields in small:
         expected = (
-            {"round", "got", "pace", "presence", "paused", "enters"}
+            {"round", "got", "pace", "presence", "paused", "enters", "stamps", "uses"}
             if fields["kind"] == "heartbeat"
             else {"reason", "back_within"}
         )
@@ -89,6 +89,8 @@ def check_alike(first: dict[str, set[tuple[Any, ...]]], second: dict[str, set[tu
         assert fields.get("round", 0) in range(3)
         assert fields.get("pace", 0) == 0
         assert not any(fields.get("presence", b""))  # peers of one process tell none
+        assert not fields.get("stamps", b""), "all have the federation file alone"
+        assert fields.get("uses", b"") in (b"", b"0")
         assert not fields.get("paused", False)
         assert fields.get("enters", 0) == 0
         assert fields.get("reason", "done") == "done"
@@ -194,7 +196,7 @@ def test_the_page_about_privacy_has_every_message_and_field():
     words = {
         "next_round": "next round", "fingerprint": "settings", "manifest": "shapes",
         "digest": {"hello": "SHA-256 of the first body", "body": "their `digest`"},
-        "reason": {"goodbye": "done, stopped, failed or isolated", "refusal": "another process"},
+        "reason": {"goodbye": "done, stopped, failed, isolated or left", "refusal": "another process"},
         "federation": "federation id", "sizes": "sizes",
     }  # fmt: skip
     for message in get_args(wire.Message):
