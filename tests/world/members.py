@@ -29,6 +29,9 @@ _ERROR = 1e-9
 _MUTUAL = ("ring", "line", "full", "star", "exponential")
 """Graphs whose edges go both ways: where one lacks, it lacks at both ends."""
 
+_CUTS = ("part", "stall", "freeze")
+"""Faults by which a peer that runs hears nothing."""
+
 _MEETS = 15.0
 """Seconds in which a peer that comes back meets its neighbors."""
 
@@ -293,7 +296,7 @@ class MemberWorld(World):
         for life in self.present:
             status = self.statuses()[life.rank]
             late = isinstance(life.outcome, PeersMissing) or status in ("left-behind", "isolated")
-            since = max([life.since, *(one.at + one.seconds for one in self.scenario.faults if one.what == "part")])
+            since = max([life.since, *(one.at + one.seconds for one in self.scenario.faults if one.what in _CUTS)])
             if late and since + _MEETS * max(1.0, self.scenario.pace) > over:
                 continue  # the others had left when it came, or were in the last rounds
             if life.rank in last.members or life.rank in last.former:
