@@ -49,7 +49,7 @@ from statistics import mean
 from typing import Any
 
 import chaos_peer
-from line_emulator import Line, free_ports
+from line_emulator import Line, held_ports
 
 from dpeer.federation import forking
 from dpeer.federation.keys import write_secret
@@ -143,12 +143,12 @@ class Federation:
 
     async def begin(self) -> None:
         """Make keys, lines and files, and start all peers."""
-        ports = free_ports(SIZE)
         keys = [write_secret(rank, self.folder / "keys")[1].hex() for rank in range(SIZE)]
-        for low, high in self.edges:
-            line = Line(ports[high], self.schedule.delay / 2, self.schedule.rate / 8)
-            await line.listen()
-            self.lines[low, high] = line
+        with held_ports(SIZE) as ports:  # lines must not listen at those of peers
+            for low, high in self.edges:
+                line = Line(ports[high], self.schedule.delay / 2, self.schedule.rate / 8)
+                await line.listen()
+                self.lines[low, high] = line
         for rank in range(SIZE):
             text = []
             for other in range(SIZE):

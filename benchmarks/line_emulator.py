@@ -199,9 +199,16 @@ class Line:
 
 def free_ports(count: int) -> list[int]:
     """Ports of loopback that no process listens at."""
+    with held_ports(count) as ports:
+        return ports
+
+
+@contextlib.contextmanager
+def held_ports(count: int) -> Iterator[list[int]]:
+    """Ports of loopback that no process listens at, and that nobody gets until the end of the block."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.create_server((LOCAL, 0))) for _ in range(count)]
-        return [int(one.getsockname()[1]) for one in sockets]
+        yield [int(one.getsockname()[1]) for one in sockets]
 
 
 # -- a line for each host, as benchmarks have them ---------------------------------------------------------------------
