@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +17,7 @@ TASK = "femnist"
 SOURCE = "https://github.com/TalwalkarLab/leaf (data/femnist/preprocess.sh)"
 _CLASSES, _SIDE = 62, 28
 
-_Arrays = tuple[NDArray[Any], NDArray[np.int64], NDArray[np.str_]]
+_Arrays = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.str_]]
 
 
 def femnist(*, data: str | None = None) -> Data:
@@ -27,8 +25,7 @@ def femnist(*, data: str | None = None) -> Data:
 
     LEAF divides each writer's samples into train and test, or the writers (``-t sample`` and ``-t user`` of its
     script): the first is kept for every partition, the second for all but ``writer``. Its pixels are 255ths of 1,
-    ink 0 and paper 1; they are kept as bytes, exactly, and in a quarter of the memory. Other numbers from 0 to 1
-    are kept as float32. Models get both as -1..1.
+    ink 0 and paper 1; they are kept as bytes.
 
     Args:
         data: A folder with ``train/*.json`` and ``test/*.json``, or with ``all_data/*.json``, or with json files of
@@ -41,8 +38,6 @@ def femnist(*, data: str | None = None) -> Data:
     where = folder(TASK, data, "train/*.json and test/*.json", SOURCE, *places)
     if (where / "train").is_dir():
         train, test = _pool(where / "train"), _pool(where / "test")
-        if train.inputs.dtype != test.inputs.dtype:
-            train, test = (replace(pool, inputs=pool.rows(np.arange(len(pool)))[0]) for pool in (train, test))
         assert train.groups is not None
         assert test.groups is not None
         same = bool(np.isin(test.groups, train.groups).any())
@@ -61,8 +56,6 @@ def _pool(where: Path) -> Pool:
         )
     parts = [part for path in paths for part in _file(path)]
     check(TASK, where, bool(parts), "at least one sample")
-    if any(x.dtype != np.uint8 for x, _, _ in parts):
-        parts = [(_floats(x) if x.dtype == np.uint8 else x, y, writers) for x, y, writers in parts]
     x, y, writers = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Pool(torch.from_numpy(x).view(-1, 1, _SIDE, _SIDE), torch.from_numpy(y), writers)
 
@@ -81,27 +74,9 @@ def _file(path: Path) -> list[_Arrays]:
                 raise ValueError(f"writer {user!r} has {len(x)} images and {len(y)} labels of {count} samples")
             if len(y) and not (y.min() >= 0 and y.max() < _CLASSES):
                 raise ValueError(f"writer {user!r} has labels {y.min()} to {y.max()}, not 0 to {_CLASSES - 1}")
-            if not ((x >= 0) & (x <= 1)).all():
-                raise ValueError(f"writer {user!r} has pixels beyond 0 to 1")
+            levels = np.rint(x * 255)
+            if not ((levels >= 0) & (levels <= 255) & (np.abs(x * 255 - levels) < 1e-3)).all():
+                raise ValueError(f"writer {user!r} has pixels that are no 255ths of 1")
             if len(y):
-                parts.append((_pixels(x), y, np.full(len(y), str(user))))
+                parts.append((levels.astype(np.uint8), y, np.full(len(y), str(user))))
     return parts
-
-
-def _pixels(x: NDArray[np.float32]) -> NDArray[Any]:
-    """Images as bytes, if all pixels are 255ths, else as models get them.
-
-    What a model gets of an image is the same in both, so that it never depends on the images beside it.
-
-    Args:
-        x: Values from 0 to 1, shape (images, pixels).
-    """
-    scaled = np.rint(x * 255)
-    exact = np.all(np.abs(x * 255 - scaled) < 1e-3, axis=1)
-    found = scaled.astype(np.uint8)
-    return found if exact.all() else np.where(exact[:, None], _floats(found), x * 2 - 1).astype(np.float32)
-
-
-def _floats(x: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Pixels as models get them: -1..1, as `Pool.rows` makes them of bytes."""
-    return np.asarray(x / np.float32(127.5) - 1, np.float32)

@@ -83,8 +83,8 @@ def read_npz(
         TaskError: It is damaged, or lacks one of the arrays.
     """
     with reading(task, path, source), np.load(path, allow_pickle=False) as found:
-        held = ", ".join(found.files[:_LISTED]) + (", ..." if len(found.files) > _LISTED else "")
-        check(task, path, set(names) <= set(found.files), f"arrays {', '.join(names)}; it has {held or 'none'}")
+        there = ", ".join(found.files[:_LISTED]) + (", ..." if len(found.files) > _LISTED else "")
+        check(task, path, set(names) <= set(found.files), f"arrays {', '.join(names)}; it has {there or 'none'}")
         return {name: found[name] for name in (*names, *optional) if name in found.files}
 
 

@@ -171,12 +171,16 @@ def _listed(where: Path, classes: tuple[str, ...], *, stated: bool) -> _Listed:
     images = [_images(where / name) for name in classes]
     paths = [path for found in images for path in found]
     for name, found in zip(classes, images, strict=True):
-        held = [] if found else [path for path in (where / name).rglob("*") if path.is_file()]
-        if found or (not held and (stated or not paths or not (where / name).is_dir())):
+        other = [] if found else [path for path in (where / name).rglob("*") if path.is_file()]
+        if found or (not other and (stated or not paths or not (where / name).is_dir())):
             continue
         raise TaskError(
             f"task {TASK!r}: class {name!r} has no image ({', '.join(ENDINGS)}) directly in {where / name}; "
-            + (f"left out: {_kinds(where, held)}" if held else "remove the folder, and name all classes with classes=")
+            + (
+                f"left out: {_kinds(where, other)}"
+                if other
+                else "remove the folder, and name all classes with classes="
+            )
         )
     if not paths:
         raise TaskError(f"task {TASK!r}: expected images ({', '.join(ENDINGS)}) in {where / classes[0]}; it has none")

@@ -68,12 +68,12 @@ def emnist(*, data: str | None = None, split: Split = "byclass") -> Data:
     """
     holds = f"emnist-{split}-train-images-idx3-ubyte.gz ..."
     where = folder("emnist", data, holds, _EMNIST, "gzip", "raw", "EMNIST/raw", "emnist/gzip", "emnist")
-    held = [other for other in CLASSES if any(where.glob(f"emnist-{other}-train-images*"))]
-    otherwise = f" (of split={split}; the folder holds split={', '.join(held)})" if held and split not in held else ""
+    there = [other for other in CLASSES if any(where.glob(f"emnist-{other}-train-images*"))]
+    others = f" (of split={split}; the folder holds split={', '.join(there)})" if there and split not in there else ""
     pools = []
     for part in ("train", "test"):
         name = f"emnist-{split}-{part}"
-        images, labels = _idx_pair("emnist", where, name, _EMNIST, otherwise)
+        images, labels = _idx_pair("emnist", where, name, _EMNIST, others)
         # These files hold each image column by column, not row by row as the format and MNIST's files have it: read as
         # they are, characters lie on their side, mirrored. Upright ones look as those of MNIST and FEMNIST do.
         upright, path = images.swapaxes(1, -1), where / f"{name}-images-idx3-ubyte"

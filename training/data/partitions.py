@@ -366,11 +366,11 @@ def remarks(
     """
     if spec in (*NATURAL, OWN) or not parse(spec).pathological:
         return ()
-    held = np.zeros((len(owned), int(labels[0].max()) + 1), dtype=bool)
-    for row, (mine, *_) in zip(held, owned, strict=True):
+    holds = np.zeros((len(owned), int(labels[0].max()) + 1), dtype=bool)
+    for row, (mine, *_) in zip(holds, owned, strict=True):
         row[labels[0][mine]] = True
     there = np.unique(labels[0])
-    holders = held.sum(axis=0)[there]
+    holders = holds.sum(axis=0)[there]
     name, _, count = spec.partition(":")
     if name == "pathological":
         line = (

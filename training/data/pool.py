@@ -77,7 +77,6 @@ class Pool:
             return [name.encode() for name in self.groups[index].astype(str).tolist()]
         found: list[bytes] = []
         for start in range(0, len(index), _AT_ONCE):
-            # As the model gets them: whether images lie here as bytes may depend on other samples.
             found += digests(self.rows(index[start : start + _AT_ONCE])[0].numpy())
         return found
 

@@ -27,7 +27,7 @@ def measure_classes(shares: Numbers, guess: Whole, truth: Whole, names: tuple[st
     if not np.isfinite(shares).all():
         wanted = ("accuracy", *_BOOTSTRAPPED, *(("sensitivity", "specificity") if binary else ()))
         return figures | {"values": {name: undefined("the model's outputs are not finite") for name in wanted}}
-    rows = Rows.of(shares, guess, truth)
+    rows = Classified.of(shares, guess, truth)
     points = _points(rows, names)
     ends = bootstrap(lambda weights: weighted(rows, weights), len(truth), truth)
     found = {
@@ -64,11 +64,11 @@ def auroc_of(shares: Numbers, guess: Whole, truth: Whole) -> float | None:
         guess: Predicted classes, shape (rows,).
         truth: True classes, shape (rows,).
     """
-    found = _points(Rows.of(shares, guess, truth), tuple(map(str, range(shares.shape[1]))))["auroc"]
+    found = _points(Classified.of(shares, guess, truth), tuple(map(str, range(shares.shape[1]))))["auroc"]
     return None if isinstance(found, str) else found
 
 
-def _points(rows: Rows, names: tuple[str, ...]) -> dict[str, float | str]:
+def _points(rows: Classified, names: tuple[str, ...]) -> dict[str, float | str]:
     """Figures by name, those of a class as ``"f1 0"``; the reason for one that is undefined."""
     there = np.bincount(rows.truth, minlength=len(names))
     alone = f"all rows are of class {names[int(rows.truth[0])]!r}"
@@ -80,7 +80,7 @@ def _points(rows: Rows, names: tuple[str, ...]) -> dict[str, float | str]:
     return {name: float(one) if np.isfinite(one) else why.get(name, alone) for name, (one,) in every.items()}
 
 
-def _shares_of(rows: Rows, number: int, name: str) -> dict[str, Any]:
+def _shares_of(rows: Classified, number: int, name: str) -> dict[str, Any]:
     """Sensitivity and specificity of one class against the rest."""
     is_it, guessed = rows.truth == number, rows.guess == number
     here, elsewhere = int(is_it.sum()), int((~is_it).sum())
@@ -141,7 +141,7 @@ def bins(confidence: Numbers, hit: Numbers) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Classified:
     """The predictions, truth and errors of each row, from which figures are computed.
 
     Attributes:
@@ -161,7 +161,7 @@ class Rows:
     hit: Numbers
 
     @classmethod
-    def of(cls, shares: Numbers, guess: Whole, truth: Whole) -> Rows:
+    def of(cls, shares: Numbers, guess: Whole, truth: Whole) -> Classified:
         """What follows from predictions and truth."""
         errors = shares.copy()
         errors[np.arange(len(truth)), truth] -= 1.0
@@ -169,7 +169,7 @@ class Rows:
         return cls(shares, guess, truth, squares, *confidences(shares, guess, truth))
 
 
-def weighted(rows: Rows, weights: Numbers) -> dict[str, Numbers]:
+def weighted(rows: Classified, weights: Numbers) -> dict[str, Numbers]:
     """Every figure of every resample, shape (resamples,); those of a class are named ``"auroc 1"``.
 
     Args:
@@ -196,7 +196,7 @@ def weighted(rows: Rows, weights: Numbers) -> dict[str, Numbers]:
     return found | {f"auroc {number}": auroc[:, number] for number in range(classes)}
 
 
-def _auroc(rows: Rows, number: int, weights: Numbers) -> Numbers:
+def _auroc(rows: Classified, number: int, weights: Numbers) -> Numbers:
     """One class against the rest: the chance that a row of it scores higher than another (Mann and Whitney, 1947)."""
     is_it = rows.truth == number
     if is_it.all() or not is_it.any():

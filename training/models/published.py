@@ -8,6 +8,11 @@ from torch.nn.functional import relu
 from dpeer.training.models.small import FeaturesAndHead
 
 
+def _pooled(convolution: nn.Conv2d) -> tuple[nn.Module, ...]:
+    """A convolution, ReLU, and the largest of each 2x2."""
+    return convolution, nn.ReLU(), nn.MaxPool2d(2)
+
+
 class DPCNN(FeaturesAndHead):
     """Three unpadded 3x3 convolutions (64, 128, 256 channels), each pooled, two layers of 256 and 128, a linear head.
 
@@ -22,15 +27,9 @@ class DPCNN(FeaturesAndHead):
         for _ in range(3):
             height, width = (height - 2) // 2, (width - 2) // 2
         self.features = nn.Sequential(
-            nn.Conv2d(channels, 64, 3),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(64, 128, 3),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(128, 256, 3),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
+            *_pooled(nn.Conv2d(channels, 64, 3)),
+            *_pooled(nn.Conv2d(64, 128, 3)),
+            *_pooled(nn.Conv2d(128, 256, 3)),
             nn.Flatten(),
             nn.Linear(256 * height * width, 256),
             nn.ReLU(),
@@ -56,9 +55,7 @@ class EmnistCNN(FeaturesAndHead):
         self.features = nn.Sequential(
             nn.Conv2d(channels, 32, 3),
             nn.ReLU(),
-            nn.Conv2d(32, 64, 3),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
+            *_pooled(nn.Conv2d(32, 64, 3)),
             nn.Flatten(),
             nn.Linear(64 * ((height - 4) // 2) * ((width - 4) // 2), 128),
             nn.ReLU(),
@@ -81,12 +78,8 @@ class FedAvgCNN(FeaturesAndHead):
         super().__init__()
         channels, height, width = shape
         self.features = nn.Sequential(
-            nn.Conv2d(channels, 32, 5, padding=2),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(32, 64, 5, padding=2),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
+            *_pooled(nn.Conv2d(channels, 32, 5, padding=2)),
+            *_pooled(nn.Conv2d(32, 64, 5, padding=2)),
             nn.Flatten(),
             nn.Linear(64 * (height // 4) * (width // 4), 512),
             nn.ReLU(),

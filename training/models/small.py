@@ -23,6 +23,11 @@ class FeaturesAndHead(nn.Module):
         return scores
 
 
+def normed(convolution: nn.Conv1d | nn.Conv2d) -> tuple[nn.Module, ...]:
+    """A convolution, its GroupNorm in four groups, and ReLU."""
+    return convolution, nn.GroupNorm(4, convolution.out_channels), nn.ReLU()
+
+
 class CNN(FeaturesAndHead):
     """Three strided convolutions with GroupNorm, a layer of 64 features, and a linear head.
 
@@ -34,15 +39,9 @@ class CNN(FeaturesAndHead):
         super().__init__()
         channels, height, width = shape
         self.features = nn.Sequential(
-            nn.Conv2d(channels, 16, 5, stride=2, padding=2),
-            nn.GroupNorm(4, 16),
-            nn.ReLU(),
-            nn.Conv2d(16, 32, 3, stride=2, padding=1),
-            nn.GroupNorm(4, 32),
-            nn.ReLU(),
-            nn.Conv2d(32, 64, 3, stride=2, padding=1),
-            nn.GroupNorm(4, 64),
-            nn.ReLU(),
+            *normed(nn.Conv2d(channels, 16, 5, stride=2, padding=2)),
+            *normed(nn.Conv2d(16, 32, 3, stride=2, padding=1)),
+            *normed(nn.Conv2d(32, 64, 3, stride=2, padding=1)),
             nn.Flatten(),
             nn.Linear(64 * -(-height // 8) * -(-width // 8), 64),
             nn.ReLU(),
@@ -59,16 +58,10 @@ class DigitsNet(FeaturesAndHead):
     def __init__(self, shape: tuple[int, ...] = (1, 8, 8), outputs: int = 10) -> None:
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv2d(shape[0], 16, 3, padding=1),
-            nn.GroupNorm(4, 16),
-            nn.ReLU(),
-            nn.Conv2d(16, 32, 3, padding=1),
-            nn.GroupNorm(4, 32),
-            nn.ReLU(),
+            *normed(nn.Conv2d(shape[0], 16, 3, padding=1)),
+            *normed(nn.Conv2d(16, 32, 3, padding=1)),
             nn.MaxPool2d(2),
-            nn.Conv2d(32, 32, 3, stride=2, padding=1),
-            nn.GroupNorm(4, 32),
-            nn.ReLU(),
+            *normed(nn.Conv2d(32, 32, 3, stride=2, padding=1)),
             nn.Flatten(),
         )
         with torch.no_grad():
@@ -85,15 +78,9 @@ class CNN1d(nn.Module):
     def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
         super().__init__()
         self.features = nn.Sequential(
-            nn.Conv1d(shape[0], 32, 5, stride=2, padding=2),
-            nn.GroupNorm(4, 32),
-            nn.ReLU(),
-            nn.Conv1d(32, 64, 5, stride=2, padding=2),
-            nn.GroupNorm(4, 64),
-            nn.ReLU(),
-            nn.Conv1d(64, 64, 3, stride=2, padding=1),
-            nn.GroupNorm(4, 64),
-            nn.ReLU(),
+            *normed(nn.Conv1d(shape[0], 32, 5, stride=2, padding=2)),
+            *normed(nn.Conv1d(32, 64, 5, stride=2, padding=2)),
+            *normed(nn.Conv1d(64, 64, 3, stride=2, padding=1)),
         )
         self.head = nn.Linear(64, outputs)
 

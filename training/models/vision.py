@@ -23,14 +23,11 @@ _SPREAD = 0.02
 """Standard deviation of a head's first weights, as of all others of these models."""
 
 
-class ViT(nn.Module):
-    """A vision transformer (Dosovitskiy et al., ICLR 2021): patches and a class token through layers of attention.
-
-    Its class token, as the last norm leaves it, feeds the head. Of 224x224 images with patches of 16 and 1000 classes
-    ViT-Base has 86,567,656 parameters and ViT-Tiny 5,717,416.
+class _Transformer(nn.Module):
+    """A transformer of the library, whose features of all tokens a head gets as one.
 
     Args:
-        body: The library's model without a pooler, whose last hidden state has shape (batch, 1 + patches, width).
+        body: The library's model, whose last hidden state has shape (batch, tokens, width).
         width: The number of features of a token.
         outputs: The classes.
         image: To how many pixels a side images are enlarged; None leaves them as they are.
@@ -38,48 +35,56 @@ class ViT(nn.Module):
 
     names_elsewhere: Mapping[str, str] = {"classifier": "head"}
     """What files of published weights call a part of this model otherwise."""
+    part: str
+    """What they call the library's model."""
 
     def __init__(self, body: nn.Module, width: int, outputs: int, image: int | None) -> None:
         super().__init__()
-        self.vit = body
+        self.add_module(self.part, body)
         self.image = image
-        self.head = _head(width, outputs)
+        self.head = nn.Linear(width, outputs)
+        nn.init.normal_(self.head.weight, std=_SPREAD)
+        nn.init.zeros_(self.head.bias)
 
     def forward(self, images: Tensor) -> Tensor:
         """Class scores, shape (batch, outputs)."""
-        found = self.vit(pixel_values=_enlarged(images, self.image)).last_hidden_state
-        scores: Tensor = self.head(found[:, 0])
+        if self.image is not None and images.shape[2:] != torch.Size((self.image, self.image)):
+            images = interpolate(images, size=(self.image, self.image), mode="bilinear", antialias=False)
+        scores: Tensor = self.head(self.pooled(self.get_submodule(self.part)(pixel_values=images).last_hidden_state))
         return scores
 
+    def pooled(self, tokens: Tensor) -> Tensor:
+        """What the head gets, shape (batch, width), of the last features, shape (batch, tokens, width)."""
+        raise NotImplementedError
 
-class Swin(nn.Module):
+
+class ViT(_Transformer):
+    """A vision transformer (Dosovitskiy et al., ICLR 2021): patches and a class token through layers of attention.
+
+    Its class token, as the last norm leaves it, feeds the head. Of 224x224 images with patches of 16 and 1000 classes
+    ViT-Base has 86,567,656 parameters and ViT-Tiny 5,717,416.
+    """
+
+    part = "vit"
+
+    def pooled(self, tokens: Tensor) -> Tensor:
+        """The class token."""
+        return tokens[:, 0]
+
+
+class Swin(_Transformer):
     """A Swin transformer (Liu et al., ICCV 2021): attention within windows that shift from layer to layer, in stages.
 
     Each stage has a quarter of the tokens of the one before, with twice the features. The mean over the last one's
     tokens feeds the head. Of 224x224 images with patches of 4, windows of 7 and 1000 classes Swin-Tiny has 28,288,354
     parameters and Swin-Base 87,768,224.
-
-    Args:
-        body: The library's model, whose last hidden state has shape (batch, tokens, width).
-        width: The number of features of a token in the last stage.
-        outputs: The classes.
-        image: To how many pixels a side images are enlarged; None leaves them as they are.
     """
 
-    names_elsewhere: Mapping[str, str] = {"classifier": "head"}
-    """As of `ViT`."""
+    part = "swin"
 
-    def __init__(self, body: nn.Module, width: int, outputs: int, image: int | None) -> None:
-        super().__init__()
-        self.swin = body
-        self.image = image
-        self.head = _head(width, outputs)
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Class scores, shape (batch, outputs)."""
-        found = self.swin(pixel_values=_enlarged(images, self.image)).last_hidden_state
-        scores: Tensor = self.head(found.mean(1))
-        return scores
+    def pooled(self, tokens: Tensor) -> Tensor:
+        """The mean over all tokens."""
+        return tokens.mean(1)
 
 
 def vit(
@@ -206,16 +211,3 @@ def _patch(given: int | None, image: tuple[int, int], most: int, least: int) -> 
 def _check_heads(width: int, heads: int) -> None:
     if width % heads:
         raise TaskError(f"--model-option heads: {heads} heads cannot divide {width} features evenly")
-
-
-def _head(width: int, outputs: int) -> nn.Linear:
-    head = nn.Linear(width, outputs)
-    nn.init.normal_(head.weight, std=_SPREAD)
-    nn.init.zeros_(head.bias)
-    return head
-
-
-def _enlarged(images: Tensor, side: int | None) -> Tensor:
-    if side is None or images.shape[2:] == torch.Size((side, side)):
-        return images
-    return interpolate(images, size=(side, side), mode="bilinear", antialias=False)

@@ -12,7 +12,7 @@ from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
 from dpeer.training.measures import measure, plain
-from dpeer.training.measures.classification import Rows, weighted
+from dpeer.training.measures.classification import Classified, weighted
 from dpeer.training.measures.intervals import bootstrap, wilson
 
 
@@ -134,7 +134,7 @@ def test_a_resample_has_the_figures_that_scikit_learn_gives_for_its_rows(classes
     shares, guess, y = scores.double().softmax(1).numpy(), scores.argmax(1).numpy(), truth.numpy()
     drawn = np.random.default_rng(1).integers(0, 50, (6, 50))
     weights = np.stack([np.bincount(rows, minlength=50) for rows in drawn]).astype(float)
-    found = weighted(Rows.of(shares, guess, y), weights)
+    found = weighted(Classified.of(shares, guess, y), weights)
     for number, rows in enumerate(drawn):
         expected = plain(measure(scores[rows], truth[rows]))
         for name in ("auroc", "f1", "balanced_accuracy", "brier", "ece"):

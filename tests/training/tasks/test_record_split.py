@@ -88,9 +88,7 @@ def glue(where: Path, records: list[Record], validation: float, **more: Any) -> 
 
 
 def femnist(where: Path, records: list[Record], validation: float) -> Task:
-    """Of the new record alone the pixels are no 255ths."""
     pixels = {one: np.random.default_rng(one[0]).integers(0, 256, 784) / 255 for one in records}
-    pixels |= {one: np.random.default_rng(0).random(784) for one in records if one[0] == COUNT}
     users = [f"w{number}" for number in range(5)]
     data = {
         user: {"x": [pixels[one].tolist() for one in theirs], "y": [one[0] % 2 for one in theirs]}
