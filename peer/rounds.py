@@ -182,10 +182,11 @@ class _RoundLoop:
         """Train and release, or sit out; the body leaves once the round before is on disk."""
         number, learner = one.number, self.learner
         limit = self.driver.train(number) if one.active else None
-        trains = partial(train_and_release, one.graph.out_neighbors) if one.active else sit_out
+        trains = train_and_release if one.active else sit_out
         one.train_loss, one.released, one.train_seconds = await self.worker.run(
-            trains, learner, number, one.watch, self.saver, limit, lambda: self.driver.core.lateness.in_vain
-        )
+            trains, learner, number, one.graph.out_neighbors, one.watch, self.saver, limit,
+            lambda: self.driver.core.lateness.in_vain,
+        )  # fmt: skip
         one.steps, one.steps_asked = list(learner.figures.steps), list(learner.figures.steps_asked)
         if limit is not None and any(one.steps_asked):
             self.driver.trained(sum(one.steps) / sum(one.steps_asked))
@@ -294,9 +295,9 @@ class _RoundLoop:
 
 
 def train_and_release(
-    receivers: Sequence[int],
     learner: Learner,
     number: int,
+    receivers: Sequence[int],
     watch: Stopwatch,
     saver: Saver,
     limit: RoundLimit | None,
@@ -317,7 +318,13 @@ def train_and_release(
 
 
 def sit_out(
-    learner: Learner, number: int, watch: Stopwatch, saver: Saver, limit: RoundLimit | None, in_vain: Callable[[], bool]
+    learner: Learner,
+    number: int,
+    receivers: Sequence[int],
+    watch: Stopwatch,
+    saver: Saver,
+    limit: RoundLimit | None,
+    in_vain: Callable[[], bool],
 ) -> tuple[None, None, float]:
     """Let a round go by; returns as `train_and_release` does."""
     learner.sit_out(number)

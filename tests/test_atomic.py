@@ -113,7 +113,7 @@ def test_what_tells_of_one_record_is_for_its_owner_alone(tmp_path: Path) -> None
     write_rows(tmp_path, "accuracy", [1.0, 0.0])
     assert mode(tmp_path / ROWS) == 0o600
     path = tmp_path / "privacy" / "ledger.jsonl"
-    ledger_file.write(path, {"mechanism": None})
+    ledger_file.begin(path.parent, {"noise_multiplier": 1.0}, None)
     ledger_file.append(path, {"round": 0})
     assert mode(path) == 0o600
     write_json(tmp_path / "summary.json", {})

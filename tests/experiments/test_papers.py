@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 PAPERS = ROOT / "examples" / "papers"
 FILES = {path.relative_to(PAPERS).with_suffix("").as_posix(): path for path in sorted(PAPERS.rglob("*.toml"))}
 ADAMW = [name.removeprefix("dp-fedadamw/") for name in FILES if name.startswith("dp-fedadamw/")]
-HOOKS = ("train", "mixed", "finish", "extras", "start", "predictor", "sit_out")
+HOOKS = ("train", "mixed", "extras", "start", "predictor")
 OF_SOME = {name for algorithm in ALGORITHMS.values() for name in settings_of(algorithm)}
 """Settings that mean something to some algorithms only."""
 

@@ -1,6 +1,5 @@
 """Settings from a federation file and from flags; defaults, and the model that is kept."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -259,23 +258,6 @@ def test_validation_data_that_a_task_brings_choose_and_nothing_else_is_held_out(
     assert (parts.facts["settings"]["keep"], parts.facts["settings"]["validation"]) == ("best", 0.0)
     with pytest.raises(ConfigurationError):
         made(tmp_path, **own, validation=0.2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("own", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_a_private_run_knows_the_data_of_one_that_held_some_out(own: bool, tmp_path: Path) -> None:
-    """That two runs were of the same data decides whether the first counts into the second one's epsilon."""
-    found = []
-    for number, values in enumerate(({}, {"keep": "last"}, PRIVATE)):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        learner = made(folder, own=own, **values).learner
-        learner.start_over()
-        learner.train(0)
-        learner.release(0)
-        (path,) = (folder / "run" / "rank-1" / "privacy").glob("*.jsonl")
-        found.append(json.loads(path.read_text().splitlines()[0])["data"])
-    assert found[0] == found[1] == found[2] is not None
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ def test_a_run_is_not_gone_on_with_in_another_way(change: dict[str, Any], federa
         ({}, True),
         ({"finish": "none"}, False),
         ({"finish": "all:1"}, True),
-        ({"finish": "none", "algorithm": "fedbabu"}, True),
+        ({"finish": "none", "algorithm": "fedbabu"}, False),
         ({"finish": "none", "dp_head": "joint"}, False),
     ],
 )

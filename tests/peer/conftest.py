@@ -193,7 +193,7 @@ class Federation:
         if folder:
             folder.mkdir(parents=True, exist_ok=True)
         tcp = self.kind in ("tcp", "keys")
-        limits, keyring = Limits(payload_bytes=learner.payload_bytes), keyring or self.keyring(rank)
+        limits, keyring = Limits(payload_bytes=learner.about.payload_bytes), keyring or self.keyring(rank)
         self.logs.setdefault(rank, [])
         if self.kind == "virtual":
             process = Process()

@@ -155,7 +155,7 @@ def test_no_neighbor_hears_of_it(algorithm: str) -> None:
     for one, other in zip(*runs, strict=True):
         assert torch.equal(one.trainer.model.data, other.trainer.model.data)
         assert one.evaluate() == other.evaluate()
-        assert one.kept_point == other.kept_point == ("trained" if algorithm == "local" else "mixed")
+        assert one.figures.kept_point == other.figures.kept_point == ("trained" if algorithm == "local" else "mixed")
 
 
 def test_a_sparse_model_stays_sparse() -> None:

@@ -94,7 +94,7 @@ def test_a_violation_names_the_rank_and_the_schedule_is_shrunk(monkeypatch):
     assert "shrunk to 1 of 4 faults" in text
     code = text[text.index("from math") : text.index(", log=True")] + ")"
     played = {}
-    exec(code.replace("World(", "world = World("), played)
+    exec(code.replace("\nworld_of(", "\nworld = world_of("), played)
     with pytest.raises(AssertionError) as raised:
         played["world"].run()
     assert str(raised.value) == why(small).partition(": ")[2]
