@@ -100,10 +100,17 @@ def next_list(there: Situation, change: Change, build: BuildGraph) -> MemberList
     if members != before.members or name != before.graph:
         _check_dialled(members, graph, before.rounds)
     made = replace(
-        before, version=max(there.highest, before.version) + 1, previous=before.digest, members=members,
-        former={**before.former, **gone}, rounds=change.rounds or before.rounds, graph=name, edges=edges_of(graph),
-        force=change.force, signatures={},
-    )  # fmt: skip
+        before,
+        version=max(there.highest, before.version) + 1,
+        previous=before.digest,
+        members=members,
+        former={**before.former, **gone},
+        rounds=change.rounds or before.rounds,
+        graph=name,
+        edges=edges_of(graph),
+        force=change.force,
+        signatures={},
+    )
     if not change.settle and not differences(before, made):
         raise ConfigurationError(f"nothing changes: member list {before.version} has all of this already")
     if (why := made.why_not_after(before)) is not None:
@@ -194,8 +201,11 @@ def _check_dialled(members: Mapping[int, Member], graph: Topology, rounds: int) 
 def differences(before: MemberList, after: MemberList) -> list[str]:
     """What a list changes, a line for each change; none for the same content."""
     lines = [f"adds rank {rank}: {described(one)}" for rank, one in after.members.items() if rank not in before.members]
-    lines += [f"rank {rank} {'leaves' if one.gone == 'left' else 'is evicted'}" for rank, one in after.former.items()
-              if rank not in before.former]  # fmt: skip
+    lines += [
+        f"rank {rank} {'leaves' if one.gone == 'left' else 'is evicted'}"
+        for rank, one in after.former.items()
+        if rank not in before.former
+    ]
     for rank, one in after.members.items():
         was = before.members.get(rank, one)
         if was != one:

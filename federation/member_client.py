@@ -99,9 +99,15 @@ def _situation(answer: Mapping[str, Any]) -> Situation:
         stamps = {int(rank): Stamp(_key(counts), _key(waits)) for rank, (counts, waits) in answer["stamps"].items()}
         waits = answer["next"]
         return Situation(
-            _decoded(answer["list"]), None if waits is None else _decoded(waits), int(answer["highest"]),
-            frozenset(answer["living"]), answer["rank"], stamps, answer["round"], answer["since"],
-        )  # fmt: skip
+            _decoded(answer["list"]),
+            None if waits is None else _decoded(waits),
+            int(answer["highest"]),
+            frozenset(answer["living"]),
+            answer["rank"],
+            stamps,
+            answer["round"],
+            answer["since"],
+        )
     except (KeyError, TypeError, ValueError, MemberListError) as error:
         raise DpeerError(f"the peer's answer cannot be read ({error!r}): is it of another version of dpeer?") from error
 

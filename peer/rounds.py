@@ -184,9 +184,15 @@ class _RoundLoop:
         limit = self.driver.train(number) if one.active else None
         trains = train_and_release if one.active else sit_out
         one.train_loss, one.released, one.train_seconds = await self.worker.run(
-            trains, learner, number, one.graph.out_neighbors, one.watch, self.saver, limit,
+            trains,
+            learner,
+            number,
+            one.graph.out_neighbors,
+            one.watch,
+            self.saver,
+            limit,
             lambda: self.driver.core.lateness.in_vain,
-        )  # fmt: skip
+        )
         one.steps, one.steps_asked = list(learner.figures.steps), list(learner.figures.steps_asked)
         if limit is not None and any(one.steps_asked):
             self.driver.trained(sum(one.steps) / sum(one.steps_asked))

@@ -187,7 +187,7 @@ ROWS: tuple[Row, ...] = (
         "--compress {h.compress} cannot be used with " + _SENDS_MORE + "values of another size would share its scales; "
         "use bfloat16",
     ),
-)  # fmt: skip
+)
 
 
 def has_mixed(algorithm: Algorithm) -> bool:

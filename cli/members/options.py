@@ -13,9 +13,11 @@ import click
 run_argument = click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
 file_argument = click.argument("file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE")
 federation_option = click.option(
-    "--federation", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    "--federation",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
     help="The federation file, where no running peer is asked.  [default: ./dpeer.toml]",
-)  # fmt: skip
+)
 RANK = click.IntRange(0, 2**16 - 1)
 
 
@@ -45,24 +47,34 @@ def change_options(command: Callable[..., int]) -> Callable[..., int]:
 
     @click.argument("run", type=click.Path(path_type=Path), metavar="RUN")
     @click.option(
-        "--operator", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+        "--operator",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
         help="Your secret key, which signs the list (dpeer keygen --operator).",
-    )  # fmt: skip
+    )
     @click.option(
-        "--settle", is_flag=True,
+        "--settle",
+        is_flag=True,
         help="Replace a list that waits and does not come to count, such as one of two that were made at a time.",
-    )  # fmt: skip
+    )
     @click.option(
-        "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+        "--out",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
         help="Write the list to a file, for other operators to sign (dpeer members sign); then dpeer members hand.",
-    )  # fmt: skip
+    )
     @click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
     @federation_option
     @wraps(command)
     def with_order(
-        run: Path, operator: Path | None, settle: bool, out: Path | None, dry_run: bool, federation: Path | None,
+        run: Path,
+        operator: Path | None,
+        settle: bool,
+        out: Path | None,
+        dry_run: bool,
+        federation: Path | None,
         **given: Any,
-    ) -> int:  # fmt: skip
+    ) -> int:
         return command(Order(run, operator, settle, out, dry_run, federation), **given)
 
     return with_order

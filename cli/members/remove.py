@@ -13,9 +13,10 @@ from dpeer.federation.member_changes import Change
 @change_options
 @click.option("--rank", "ranks", type=RANK, multiple=True, required=True, metavar="R", help="The member; repeatable.")
 @click.option(
-    "--force", is_flag=True,
+    "--force",
+    is_flag=True,
     help="Without a quorum: you vouch that the members that you remove do not run on anywhere.",
-)  # fmt: skip
+)
 def remove(order: Order, ranks: tuple[int, ...], force: bool) -> int:
     """Remove members from the federation of the peer that runs in RUN.
 

@@ -17,9 +17,12 @@ from dpeer.federation.operators import read_operator
 @click.command()
 @file_argument
 @click.option(
-    "--operator", type=click.Path(dir_okay=False, path_type=Path), required=True, metavar="FILE",
+    "--operator",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    metavar="FILE",
     help="Your secret key (dpeer keygen --operator).",
-)  # fmt: skip
+)
 @federation_option
 def sign(file: Path, operator: Path, federation: Path | None) -> None:
     """Print the member list in FILE, and add your signature to it.

@@ -122,9 +122,13 @@ class Arrivals:
         return ProtocolError("too-many", "the sender has sent more than a peer ever needs to")
 
     def _on_message(
-        self, link: Link, neighbor: Neighbor, message: wire.Body | wire.Heartbeat | wire.Goodbye, frames: Frames,
+        self,
+        link: Link,
+        neighbor: Neighbor,
+        message: wire.Body | wire.Heartbeat | wire.Goodbye,
+        frames: Frames,
         now: float,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if isinstance(message, wire.Body | wire.Heartbeat):
             if not self._connection_setup.admits(neighbor.rank):
                 neighbor.heard_at = now

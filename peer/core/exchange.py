@@ -92,9 +92,15 @@ class Exchange:
         self._ledger_guard.releases(number)
         clock, self._first_release = self._round_clock, min(self._first_release, number)
         message = wire.body(
-            self._federation, self._rank, number, body.payload, body.digest, clock.table, clock.stamps.table,
+            self._federation,
+            self._rank,
+            number,
+            body.payload,
+            body.digest,
+            clock.table,
+            clock.stamps.table,
             self.schedule.uses(number),
-        )  # fmt: skip
+        )
         self.outbox.add(number, wire.encode(message), receivers)
         self.outbox.unsent[number].update(receivers)
         self.deliver()

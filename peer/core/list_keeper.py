@@ -242,11 +242,12 @@ class ListKeeper:
         if counts:
             self.since = self._now()
         self._log(
-            "info", "member-list",
+            "info",
+            "member-list",
             f"member list {change.one.version} {'counts' if counts else 'waits for votes'}: {change.why}; members "
             f"{', '.join(map(str, sorted(change.one.members)))}, {change.one.rounds} rounds, {change.one.graph}",
             version=change.one.version,
-        )  # fmt: skip
+        )
         self._changed()
 
     def _keep(self) -> None:

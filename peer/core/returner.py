@@ -199,15 +199,18 @@ class CatchUp:
             self.left_behind += 1
             if since is None:
                 self._log(
-                    "warning", "left-behind",
+                    "warning",
+                    "left-behind",
                     f"{_WENT_ON}: from round {number + 1} on it neither trains nor sends until it has caught up",
                     round=number,
-                )  # fmt: skip
+                )
         elif since is not None:
             rounds = "round" if number == since + 1 else f"rounds {since + 1} to"
             body = "the mean of its neighbors' bodies" if self._entry.adopted == number - 1 else "its own body"
             self._log(
-                "info", "caught-up", f"sat out {rounds} {number}, and goes on with the others, with {body}",
+                "info",
+                "caught-up",
+                f"sat out {rounds} {number}, and goes on with the others, with {body}",
                 round=number,
-            )  # fmt: skip
+            )
         return found

@@ -64,12 +64,15 @@ class Answering:
             "list": self.lists.counts.document,
             "next": None if self.lists.waits is None else self.lists.waits.document,
             "stamps": {
-                str(rank): [plain((self.handed[-1] if rank in self.voters else counts).key), None]
-                for rank in range(8)
+                str(rank): [plain((self.handed[-1] if rank in self.voters else counts).key), None] for rank in range(8)
             },
-            "round": 11, "rank": 2, "highest": self.lists.newest.version, "living": sorted(self.living), "since": 3,
+            "round": 11,
+            "rank": 2,
+            "highest": self.lists.newest.version,
+            "living": sorted(self.living),
+            "since": 3,
             "settings": self.settings.model_dump(mode="json", exclude_unset=True, exclude={"rank"}),
-        }  # fmt: skip
+        }
         if self.voters and self.others:
             self.voters.add(self.others.pop(0))
         return found
@@ -136,15 +139,18 @@ def peer(in_tmp_path: Path, keys: list[str]) -> Iterator[Answering]:
 
 def test_a_member_is_added_and_its_list_followed_until_it_counts(dpeer: Run, peer: Answering, keys: list[str]) -> None:
     ended = dpeer("members", "add", "run", *NEW, *SIGNED)
-    assert (ended.code, ended.out.splitlines()) == (0, [
-        "adds rank 8: tcp://127.0.0.1:9, key 0000000000000000…",
-        "graph: ring of 9; before: ring of 8",
-        "member list 1 waits: 1 of 8 members have it (2); missing: rank 0-1, 3-7",
-        "member list 1 waits: 2 of 8 members have it (0, 2); missing: rank 1, 3-7",
-        "member list 1 waits: 3 of 8 members have it (0-2); missing: rank 3-7",
-        "member list 1 waits: 4 of 8 members have it (0-3); missing: rank 4-7",
-        "member list 1 counts: 5 of 8 members have it (0-4); missing: rank 5-7",
-    ])  # fmt: skip
+    assert (ended.code, ended.out.splitlines()) == (
+        0,
+        [
+            "adds rank 8: tcp://127.0.0.1:9, key 0000000000000000…",
+            "graph: ring of 9; before: ring of 8",
+            "member list 1 waits: 1 of 8 members have it (2); missing: rank 0-1, 3-7",
+            "member list 1 waits: 2 of 8 members have it (0, 2); missing: rank 1, 3-7",
+            "member list 1 waits: 3 of 8 members have it (0-2); missing: rank 3-7",
+            "member list 1 waits: 4 of 8 members have it (0-3); missing: rank 4-7",
+            "member list 1 counts: 5 of 8 members have it (0-4); missing: rank 5-7",
+        ],
+    )
     assert ended.err.splitlines() == [
         "WARNING: rank 8: nothing answers at tcp://127.0.0.1:9 yet (Connection refused): its neighbors dial it from "
         "now on",

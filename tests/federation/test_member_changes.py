@@ -15,8 +15,10 @@ from dpeer.topology import build
 
 
 def settings(*, size: int = 4, keyed: bool = False, **more: Any) -> Settings:
-    ranks = {rank: {"address": f"tcp://10.0.0.{rank}:7700"} | ({"key": f"{rank + 1:064x}"} if keyed else {})
-             for rank in range(size)}  # fmt: skip
+    ranks = {
+        rank: {"address": f"tcp://10.0.0.{rank}:7700"} | ({"key": f"{rank + 1:064x}"} if keyed else {})
+        for rank in range(size)
+    }
     return Settings.model_validate({"size": size, "rounds": 20, "rank": ranks} | more)
 
 
@@ -78,28 +80,33 @@ def test_a_forced_list_needs_no_quorum() -> None:
 
 REFUSED = {
     "newcomers": (
-        Change(add={rank: Member(f"tcp://10.0.0.{rank}:7700") for rank in range(4, 9)}), {},
+        Change(add={rank: Member(f"tcp://10.0.0.{rank}:7700") for rank in range(4, 9)}),
+        {},
         "member list 1: 5 newcomers outnumber the 4 members that stay",
     ),
     "no key": (
-        Change(add={4: Member("tcp://10.0.0.4:7700", ("ab" * 32,))}), {},
+        Change(add={4: Member("tcp://10.0.0.4:7700", ("ab" * 32,))}),
+        {},
         "--key: this federation has no keys, so nothing would be encrypted: leave it out",
     ),
     "relay": (
-        Change(move={3: {"address": "relay://relay.example:7790"}}), {},
+        Change(move={3: {"address": "relay://relay.example:7790"}}),
+        {},
         "--address 'relay://relay.example:7790': a relay needs the key of every rank",
     ),
     "not dialled": (
-        Change(move={2: {"address": None}, 3: {"address": None}}), {},
+        Change(move={2: {"address": None}, 3: {"address": None}}),
+        {},
         "ranks 2 and 3 would be neighbors, and neither has an address: give one of them --address, or name another "
         "graph with --topology",
     ),
     "hypercube": (
-        Change(remove=[3]), {"topology": "hypercube"},
+        Change(remove=[3]),
+        {"topology": "hypercube"},
         "graph hypercube of ranks 0-2: hypercube: size 3 is not a power of two: choose 2 or 4; name another graph with "
         "--topology",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -9,8 +9,15 @@ from dpeer.federation.settings import Settings
 from dpeer.peer.core.member_list import Member, MemberListError
 from dpeer.topology import build
 
-FINGERPRINT = {"size": 4, "topology": "ring", "topology degree": 4, "weights": "metropolis", "edges": "aa",
-               "rounds": 60, "seed": 1}  # fmt: skip
+FINGERPRINT = {
+    "size": 4,
+    "topology": "ring",
+    "topology degree": 4,
+    "weights": "metropolis",
+    "edges": "aa",
+    "rounds": 60,
+    "seed": 1,
+}
 KEYS = {rank: f"{rank + 1:064x}" for rank in range(4)}
 
 
@@ -49,8 +56,10 @@ def test_a_list_s_graph_has_as_many_peers_as_members_and_keeps_the_parameters_of
     assert named_graph(settings(topology="grid", grid_shape="2x2"), "grid", 6).parameters == {"grid_shape": [2, 3]}
 
 
-@pytest.mark.parametrize(("name", "expected"), [("fresh:2", "fresh-neighbors"), ("fresh:directed:2", "fresh-directed"),
-                                                ("exponential", "exponential")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("fresh:2", "fresh-neighbors"), ("fresh:directed:2", "fresh-directed"), ("exponential", "exponential")],
+)
 def test_a_list_may_name_another_graph(name, expected):
     assert named_graph(settings(), name, 5).name == expected
     assert zero(topology="fresh-neighbors", fresh_neighbors="2").graph == "fresh:2"

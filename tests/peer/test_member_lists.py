@@ -49,9 +49,12 @@ async def ask(peer, **request):
 async def test_a_newcomer_joins_and_a_member_leaves_while_rounds_run(federation, tmp_path, until, kind):
     first = zero(3)
     ours = federation(
-        kind, build("full", 3), rounds=ROUNDS, out=tmp_path,
+        kind,
+        build("full", 3),
+        rounds=ROUNDS,
+        out=tmp_path,
         change={rank: {"lists": config_of(first), "learner": slow(rank)} for rank in range(3)},
-    )  # fmt: skip
+    )
     addresses = await ours.listen()
     running = asyncio.ensure_future(ours.serve(addresses))
     await until(lambda: ours.peers[0].core.members.current_round >= 3)

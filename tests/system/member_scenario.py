@@ -167,9 +167,23 @@ class Scenario:
     def start(self, rank: int, *more: str) -> None:
         """Start a peer on its host."""
         words = [
-            *self.network.at(self.hosts[rank]), sys.executable, "-m", "dpeer", "start", "--rank", str(rank),
-            "--threads", "1", "--alone", "never", "--dead-after", "5", "--out", "run", *more,
-        ]  # fmt: skip
+            *self.network.at(self.hosts[rank]),
+            sys.executable,
+            "-m",
+            "dpeer",
+            "start",
+            "--rank",
+            str(rank),
+            "--threads",
+            "1",
+            "--alone",
+            "never",
+            "--dead-after",
+            "5",
+            "--out",
+            "run",
+            *more,
+        ]
         with (self.folder / f"output-{rank}").open("ab") as output:
             self.processes[rank] = subprocess.Popen(words, cwd=self.folder, stdout=output, stderr=subprocess.STDOUT)
 
@@ -281,10 +295,12 @@ def _lengths(scenario: Scenario, ranks: list[int]) -> None:
     waits = {
         number: median(
             entry["exchange_seconds"]
-            for rank in ranks for entry in scenario.lines(rank, "metrics.jsonl") if entry["round"] == number
+            for rank in ranks
+            for entry in scenario.lines(rank, "metrics.jsonl")
+            if entry["round"] == number
         )
         for number in medians
-    }  # fmt: skip
+    }
     print(f"\nrounds: {len(medians)}, of {usual:.2f} s in the median; longer than 1.1 times that:")
     for number, seconds in medians.items():
         if seconds > 1.1 * usual:

@@ -23,9 +23,21 @@ def test_a_member_joins_one_moves_one_leaves_and_the_run_gets_more_rounds(
     run, first = tmp_path / "run", free_ports(5)
     (tmp_path / "hosts.txt").write_text("".join(f"127.0.0.1:{first + rank} Site {rank}\n" for rank in range(3)))
     made = dpeer(
-        "init", ".", "--hosts", "hosts.txt", "--keys", "--operator", "--task", task, "--topology", "ring", *schedule,
-        *PACED[:4], "--rounds", ROUNDS,
-    )  # fmt: skip
+        "init",
+        ".",
+        "--hosts",
+        "hosts.txt",
+        "--keys",
+        "--operator",
+        "--task",
+        task,
+        "--topology",
+        "ring",
+        *schedule,
+        *PACED[:4],
+        "--rounds",
+        ROUNDS,
+    )
     assert made.code == 0, made.err
 
     def start(rank: int, *more: object) -> Any:

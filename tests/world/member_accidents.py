@@ -191,8 +191,9 @@ def rounds_are_added_at_the_end():
     for place in range(4):
         for seconds in (3, 20):
             at = 19 + 1.4 * place
-            world = _play("ring", 5, rounds=20, faults=(_part([1, 2], at - 1, seconds),),
-                          changes=(Change(at, 4, rounds=10),))  # fmt: skip
+            world = _play(
+                "ring", 5, rounds=20, faults=(_part([1, 2], at - 1, seconds),), changes=(Change(at, 4, rounds=10),)
+            )
             _ends(world, range(5))
     return world
 
@@ -208,8 +209,11 @@ def a_newcomer_has_a_list_of_its_own():
 def two_operators_at_once():
     """Two lists of one number are handed to two peers; the number after it settles that."""
     for delay in (0.0, 0.01, 0.05, 0.1):
-        changes = (Change(4.0, 0, remove=(3,), blind=True), Change(4.0 + delay, 2, add=1, blind=True, comes=math.inf),
-                   Change(20, 1, rounds=1, settle=True))  # fmt: skip
+        changes = (
+            Change(4.0, 0, remove=(3,), blind=True),
+            Change(4.0 + delay, 2, add=1, blind=True, comes=math.inf),
+            Change(20, 1, rounds=1, settle=True),
+        )
         world = _play("ring", 5, faults=(Fault("power", (4,), 2, math.inf),), changes=changes)
         last = world.lives[0][-1].peer.core.lists.lists.counts
         assert last.version > 0
@@ -251,8 +255,12 @@ def whole_rounds():
 def directed_and_changing_graphs():
     """Peers join, leave and change the graph where edges have a direction, or are others in each round."""
     for topology in ("exponential-directed", "one-peer-exponential", "random-matching", "one-way"):
-        changes = (Change(5, 0, add=1), Change(14, 1, remove=(3,)), Change(22, 2, topology="one-peer-exponential"),
-                   Change(30, 2, topology="exponential-directed"))  # fmt: skip
+        changes = (
+            Change(5, 0, add=1),
+            Change(14, 1, remove=(3,)),
+            Change(22, 2, topology="one-peer-exponential"),
+            Change(30, 2, topology="exponential-directed"),
+        )
         world = _play(topology, 6, rounds=40, changes=changes)
         _ends(world, [3], "left")
         _ends(world, [0, 1, 2, 4, 5, 6])

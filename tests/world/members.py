@@ -365,8 +365,17 @@ class MemberWorld(World):
 MEMBERS = 240
 """The number of schedules, from seed 0 on, in the test suite."""
 
-_GRAPHS = ("ring", "ring", "line", "full", "star", "exponential", "exponential-directed", "one-peer-exponential",
-           "random-matching")  # fmt: skip
+_GRAPHS = (
+    "ring",
+    "ring",
+    "line",
+    "full",
+    "star",
+    "exponential",
+    "exponential-directed",
+    "one-peer-exponential",
+    "random-matching",
+)
 
 
 def generate_members(seed: int) -> MemberScenario:
@@ -378,9 +387,18 @@ def generate_members(seed: int) -> MemberScenario:
     faults = tuple(_faults(rng, size, rounds, pace, lost=lost))
     hidden = tuple(rank for rank in range(size) if rng.random() < 0.05)[:1]
     return MemberScenario(
-        seed, rng.choice(_GRAPHS), size, rounds, pace=pace, wait=200.0, conditions=drawn_links(rng), faults=faults,
-        changes=changes, disk=rng.choice(((0.0,), (0.0, 0.02, 0.2, 2.0))), hidden=hidden,
-    )  # fmt: skip
+        seed,
+        rng.choice(_GRAPHS),
+        size,
+        rounds,
+        pace=pace,
+        wait=200.0,
+        conditions=drawn_links(rng),
+        faults=faults,
+        changes=changes,
+        disk=rng.choice(((0.0,), (0.0, 0.02, 0.2, 2.0))),
+        hidden=hidden,
+    )
 
 
 def _changes(rng: random.Random, size: int, rounds: int, pace: float) -> list[Change]:

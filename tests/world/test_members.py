@@ -26,17 +26,34 @@ def test_all_invariants_hold_in_drawn_schedules(chunk):
 
 
 ACCIDENTS = [
-    accidents.a_minority_evicts, accidents.the_other_half_evicts, accidents.one_after_the_other_is_evicted,
-    accidents.a_newcomer_lacks_the_list_before, accidents.a_vote_is_heard_of, accidents.a_vote_is_not_on_disk,
-    accidents.a_lost_disk_had_the_list, accidents.a_disk_is_rolled_back, accidents.the_center_dies,
-    accidents.islands_hear_themselves, accidents.both_neighbors_go, accidents.a_newcomer_is_out_before_its_entry,
-    accidents.away_while_all_neighbors_change, accidents.a_lost_disk_among_strangers,
-    accidents.away_behind_a_firewall, accidents.newcomers_do_not_come, accidents.a_list_before_the_start,
-    accidents.a_leaver_crashes, accidents.a_leaver_hears_late, accidents.a_leaver_is_slow,
-    accidents.rounds_are_added_at_the_end, accidents.a_newcomer_has_a_list_of_its_own,
-    accidents.two_operators_at_once, accidents.forced_beside_others, accidents.a_member_moves,
-    accidents.whole_rounds, accidents.directed_and_changing_graphs,
-]  # fmt: skip
+    accidents.a_minority_evicts,
+    accidents.the_other_half_evicts,
+    accidents.one_after_the_other_is_evicted,
+    accidents.a_newcomer_lacks_the_list_before,
+    accidents.a_vote_is_heard_of,
+    accidents.a_vote_is_not_on_disk,
+    accidents.a_lost_disk_had_the_list,
+    accidents.a_disk_is_rolled_back,
+    accidents.the_center_dies,
+    accidents.islands_hear_themselves,
+    accidents.both_neighbors_go,
+    accidents.a_newcomer_is_out_before_its_entry,
+    accidents.away_while_all_neighbors_change,
+    accidents.a_lost_disk_among_strangers,
+    accidents.away_behind_a_firewall,
+    accidents.newcomers_do_not_come,
+    accidents.a_list_before_the_start,
+    accidents.a_leaver_crashes,
+    accidents.a_leaver_hears_late,
+    accidents.a_leaver_is_slow,
+    accidents.rounds_are_added_at_the_end,
+    accidents.a_newcomer_has_a_list_of_its_own,
+    accidents.two_operators_at_once,
+    accidents.forced_beside_others,
+    accidents.a_member_moves,
+    accidents.whole_rounds,
+    accidents.directed_and_changing_graphs,
+]
 
 
 @pytest.mark.parametrize("accident", every(2, ACCIDENTS), ids=lambda one: one.__name__)

@@ -42,6 +42,10 @@ class LocalAdamW(FedPer):
     summary = "body and head are trained at once by AdamW, which starts anew in each round; the body is averaged"
     paper = "Liu et al.: DP-FedAdamW: An Efficient Optimizer for Differentially Private Federated Large Models"
     defaults: ClassVar[Mapping[str, Any]] = {
-        "optimizer": "adamw", "body_lr": 3e-4, "weight_decay": 0.01, "lr_schedule": "cosine", "grad_clip": None,
-    }  # fmt: skip
+        "optimizer": "adamw",
+        "body_lr": 3e-4,
+        "weight_decay": 0.01,
+        "lr_schedule": "cosine",
+        "grad_clip": None,
+    }
     """Section 9.4 and Table 17 of the paper; that gradients are not clipped as a whole is its Algorithm 1."""

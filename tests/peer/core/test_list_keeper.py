@@ -71,8 +71,9 @@ class Listed(Table):
 
 
 def lists(rank, counts=None, waits=None):
-    return wire.Lists(rank=rank, counts=b"" if counts is None else counts.encode(),
-                      waits=b"" if waits is None else waits.encode())  # fmt: skip
+    return wire.Lists(
+        rank=rank, counts=b"" if counts is None else counts.encode(), waits=b"" if waits is None else waits.encode()
+    )
 
 
 def stamps(*found):

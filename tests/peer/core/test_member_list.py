@@ -58,10 +58,17 @@ def test_the_digest_is_of_what_is_signed_and_says_no_signature():
 
 
 CHANGES = [
-    {"federation": "cd" * 32}, {"version": 2}, {"previous": b"1"}, {"members": {0: Member(), 1: Member()}},
-    {"former": {9: Former((), "left")}}, {"former": {9: Former((), "evicted")}}, {"rounds": 61}, {"graph": "full"},
-    {"edges": "11" * 32}, {"force": True},
-]  # fmt: skip
+    {"federation": "cd" * 32},
+    {"version": 2},
+    {"previous": b"1"},
+    {"members": {0: Member(), 1: Member()}},
+    {"former": {9: Former((), "left")}},
+    {"former": {9: Former((), "evicted")}},
+    {"rounds": 61},
+    {"graph": "full"},
+    {"edges": "11" * 32},
+    {"force": True},
+]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))
@@ -186,10 +193,18 @@ def test_a_rank_is_never_used_again():
 @pytest.mark.parametrize(
     ("members", "ranks", "found"),
     [
-        ("0123", "012", True), ("0123", "01", True), ("0123", "12", False), ("0123", "0", False), ("0123", "", False),
-        ("012", "12", True), ("012", "0", False), ("012", "0789", False), ("24", "2", True), ("24", "4", False),
+        ("0123", "012", True),
+        ("0123", "01", True),
+        ("0123", "12", False),
+        ("0123", "0", False),
+        ("0123", "", False),
+        ("012", "12", True),
+        ("012", "0", False),
+        ("012", "0789", False),
+        ("24", "2", True),
+        ("24", "4", False),
         ("", "", False),
     ],
-)  # fmt: skip
+)
 def test_a_quorum_is_more_than_half_or_half_with_the_lowest_rank(members, ranks, found):
     assert is_quorum([*map(int, members)], [*map(int, ranks)]) is found

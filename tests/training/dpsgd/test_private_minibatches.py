@@ -50,9 +50,15 @@ def test_a_step_of_every_record_is_the_clipped_mean_by_hand(head: str, tmp_path:
     """dfedmdc with one step of head and body; the other way of the same round is written out here."""
     task, by_hand = small_task(samples=20), small_task(samples=20)
     learner = sampled(
-        task, tmp_path, rate=1.0, noise=ALMOST_NONE, clip_norm=0.5, units=16, head=head,
+        task,
+        tmp_path,
+        rate=1.0,
+        noise=ALMOST_NONE,
+        clip_norm=0.5,
+        units=16,
+        head=head,
         hyper={"body_lr": 0.3, "head_lr": 0.2, "momentum": 0.0},
-    )  # fmt: skip
+    )
     model, expected = by_hand.model, values(by_hand)
 
     def step(names: list[str], rates: dict[str, float]) -> None:
@@ -96,9 +102,16 @@ def test_sam_climbs_along_the_gradient_of_the_step_before(tmp_path: Path) -> Non
     """Two steps on all records, of the body alone: the second gradient is taken at w + rho g / ||g||."""
     task, by_hand = small_task(samples=20), small_task(samples=20)
     learner = sampled(
-        task, tmp_path, "dfedsmdc", rate=1.0, noise=ALMOST_NONE, units=20, head="post",
-        options={"rho": 0.7}, hyper={"body_lr": 0.5, "momentum": 0.0, "body_epochs": 2},
-    )  # fmt: skip
+        task,
+        tmp_path,
+        "dfedsmdc",
+        rate=1.0,
+        noise=ALMOST_NONE,
+        units=20,
+        head="post",
+        options={"rho": 0.7},
+        hyper={"body_lr": 0.5, "momentum": 0.0, "body_epochs": 2},
+    )
     learner.train(0)
     start = values(by_hand)
     first = clipped_mean(by_hand.model, by_hand, BODY, 1.0, 20.0)
@@ -342,9 +355,15 @@ def test_the_steps_of_a_round_are_those_that_were_charged(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("rate", "h", "epochs", "expected"),
-    [(0.05, {}, 3, 60), (0.3, {}, 1, 3), (1.0, {}, 2, 2), (0.9, {}, 0, 0),
-     (0.1, {"local_steps": 7, "body_epochs": 5}, 5, 7), (0.1, {"local_steps": 7, "body_epochs": 5}, 1, 2)],
-)  # fmt: skip
+    [
+        (0.05, {}, 3, 60),
+        (0.3, {}, 1, 3),
+        (1.0, {}, 2, 2),
+        (0.9, {}, 0, 0),
+        (0.1, {"local_steps": 7, "body_epochs": 5}, 5, 7),
+        (0.1, {"local_steps": 7, "body_epochs": 5}, 1, 2),
+    ],
+)
 def test_how_many_steps(rate: float, h: dict[str, int], epochs: int, expected: int, tmp_path: Path) -> None:
     peer = sampled(small_task(), tmp_path, rate=rate, hyper=h).trainer
     assert peer.planned_steps(epochs) == expected == len([*peer.minibatches("body", epochs)])
