@@ -348,10 +348,10 @@ def _must_have_heard(world, rank, number, sender):
 
 
 def _released(world, rank, number, at=math.inf):
-    """Whether a rank has released a body of the round from the disk that it had at that time."""
-    lives = world.lives[rank]
-    disk = max((life.disk for life in lives if life.since <= at), default=0)
-    return any(key[:2] == (rank, number) and lives[key[2]].disk == disk for key in world.released)
+    """Whether a process of a rank that had begun by then has released a body of the round, from the disk of then."""
+    lives = [life for life in world.lives[rank] if life.since <= at]
+    disk = max((life.disk for life in lives), default=0)
+    return any((rank, number, life.incarnation) in world.released for life in lives if life.disk == disk)
 
 
 def _too_late(world, life):
