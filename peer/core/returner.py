@@ -128,7 +128,7 @@ class Entry:
         Neighbors that have completed all rounds do not count as long as others have not: those go on by themselves.
         """
         graph, rounds = self._schedule.at(number), self._schedule.rounds
-        near = self._running([self._members[rank] for rank in {*graph.in_neighbors, *graph.out_neighbors}])
+        near = [self._members[rank] for rank in {*graph.in_neighbors, *graph.out_neighbors}]
         past = [one for one in near if one.current_round > number and not self._fits(number, one)]
         if not past or not self._members.passed(number):
             return False
@@ -164,12 +164,9 @@ class Entry:
         return number + 1 == self._schedule.rounds
 
     def _going_on(self, ranks: Iterable[int]) -> list[Neighbor]:
-        """Those of these ranks that take part."""
-        return self._running([one for rank in ranks if not (one := self._members[rank]).sits_out])
-
-    def _running(self, some: list[Neighbor]) -> list[Neighbor]:
-        """Those that are there and have rounds left; else all."""
-        return [one for one in some if one.current_round < self._schedule.rounds and not one.away] or some
+        """Those of these ranks that take part and have rounds left; if none has, all that took part."""
+        some = [one for rank in ranks if not (one := self._members[rank]).sits_out]
+        return [one for one in some if one.current_round < self._schedule.rounds] or some
 
 
 class CatchUp:

@@ -24,6 +24,11 @@ def test_a_heartbeat_that_leaves_before_an_entry_is_on_disk_names_it():
     assert why(generate_returns(1312)) is None
 
 
+@pytest.mark.parametrize("seed", [5154, 5299])
+def test_a_returner_waits_for_a_neighbor_that_was_killed_with_the_last_body(seed):
+    assert why(generate_returns(seed)) is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", every(12, range(CHUNKS)))
 def test_the_invariants_hold_when_peers_come_back(chunk):
