@@ -13,7 +13,7 @@ from dpeer.federation import config
 from dpeer.federation.control_client import NotRunning, ask, ranks_of
 from dpeer.federation.member_changes import Situation
 from dpeer.federation.settings import Settings
-from dpeer.peer.core.member_list import MOST_BYTES, NO_KEY, Key, MemberList, MemberListError, decode
+from dpeer.peer.core.member_list import MOST_BYTES, NO_KEY, Key, MemberList, MemberListError, decode, of_document
 from dpeer.peer.core.member_lists import Stamp
 
 
@@ -99,8 +99,8 @@ def _situation(answer: Mapping[str, Any]) -> Situation:
         stamps = {int(rank): Stamp(_key(counts), _key(waits)) for rank, (counts, waits) in answer["stamps"].items()}
         waits = answer["next"]
         return Situation(
-            _decoded(answer["list"]),
-            None if waits is None else _decoded(waits),
+            of_document(answer["list"]),
+            None if waits is None else of_document(waits),
             int(answer["highest"]),
             frozenset(answer["living"]),
             answer["rank"],
@@ -114,10 +114,6 @@ def _situation(answer: Mapping[str, Any]) -> Situation:
 
 def _key(pair: Any) -> Key:
     return NO_KEY if pair is None else Key(int(pair[0]), bytes.fromhex(pair[1]))
-
-
-def _decoded(document: Any) -> MemberList:
-    return decode(json.dumps(document, sort_keys=True, separators=(",", ":")).encode())
 
 
 def read_list(file: Path) -> MemberList:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dpeer.peer.core.member_list import MemberList, MemberListError, decode
+from dpeer.peer.core.member_list import MemberList, MemberListError, of_document
 from dpeer.results.files import write_json
 
 MEMBERS = "members.json"
@@ -40,4 +40,4 @@ def read_lists(folder: Path) -> tuple[MemberList | None, MemberList | None]:
 
 
 def _list(document: Any) -> MemberList | None:
-    return None if document is None else decode(json.dumps(document, sort_keys=True, separators=(",", ":")).encode())
+    return None if document is None else of_document(document)

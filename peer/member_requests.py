@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.peer.core.member_list import NO_KEY, Key, MemberListError, decode
+from dpeer.peer.core.member_list import NO_KEY, Key, MemberListError, of_document
 from dpeer.peer.driver import Driver
 
 
@@ -31,9 +30,8 @@ def answer_members(request: Mapping[str, Any], driver: Driver, about: Mapping[st
         case "show":
             return {**_shown(driver), "settings": about.get("settings", {})}
         case "hand":
-            document = json.dumps(request.get("list"), sort_keys=True, separators=(",", ":")).encode()
             try:
-                why = driver.hand(decode(document))
+                why = driver.hand(of_document(request.get("list")))
             except MemberListError as error:
                 why = str(error)
             return {"taken": why is None, "why": why or ""}

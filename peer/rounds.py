@@ -182,17 +182,13 @@ class _RoundLoop:
         """Train and release, or sit out; the body leaves once the round before is on disk."""
         number, learner = one.number, self.learner
         limit = self.driver.train(number) if one.active else None
-        trains = train_and_release if one.active else sit_out
-        one.train_loss, one.released, one.train_seconds = await self.worker.run(
-            trains,
-            learner,
-            number,
-            one.graph.out_neighbors,
-            one.watch,
-            self.saver,
-            limit,
-            lambda: self.driver.core.lateness.in_vain,
-        )
+        if one.active:
+            receivers, lateness = one.graph.out_neighbors, self.driver.core.lateness
+            one.train_loss, one.released, one.train_seconds = await self.worker.run(
+                train_and_release, learner, number, receivers, one.watch, self.saver, limit, lambda: lateness.in_vain
+            )
+        else:
+            one.train_seconds = await self.worker.run(sit_out, learner, number, one.watch)
         one.steps, one.steps_asked = list(learner.figures.steps), list(learner.figures.steps_asked)
         if limit is not None and any(one.steps_asked):
             self.driver.trained(sum(one.steps) / sum(one.steps_asked))
@@ -323,18 +319,10 @@ def train_and_release(
     return loss, None if payload is None else Released.of(payload), taken
 
 
-def sit_out(
-    learner: Learner,
-    number: int,
-    receivers: Sequence[int],
-    watch: Stopwatch,
-    saver: Saver,
-    limit: RoundLimit | None,
-    in_vain: Callable[[], bool],
-) -> tuple[None, None, float]:
-    """Let a round go by; returns as `train_and_release` does."""
+def sit_out(learner: Learner, number: int, watch: Stopwatch) -> float:
+    """Let a round go by; returns the seconds that this took."""
     learner.sit_out(number)
-    return None, None, watch.lap()
+    return watch.lap()
 
 
 def mix_received(learner: Learner, received: Mapping[int, Received], row: Row | None) -> Mapping[int, str]:

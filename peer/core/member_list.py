@@ -313,5 +313,13 @@ def _one_of(value: Any) -> Gone:
     return "left" if value == "left" else "evicted"
 
 
+def of_document(document: Any) -> MemberList:
+    """The list of a document that was read as JSON from a file, or from a control socket; errors as of `decode`."""
+    try:
+        return decode(_packed(document))
+    except (TypeError, ValueError) as error:
+        raise MemberListError(f"member list: no JSON ({error})") from error
+
+
 def _packed(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

@@ -449,7 +449,8 @@ def _ended_well(world, life, ended):
         cut_off = _over_before(world, life) or _cut_off(world, life.rank, _senders(world, life))
         world.check(cut_off, f"rank {life.rank} is left behind, and hears a quorum")
     elif outcome.status == "isolated":
-        alone = _cut_off(world, life.rank, life.peer.neighbors)
+        returns = (life.rank, life.outcome.completed_rounds) in world.sat_out
+        alone = _cut_off(world, life.rank, _senders(world, life) if returns else life.peer.neighbors)
         world.check(alone, f"rank {life.rank} is isolated, and hears a quorum")
         saved = world.disks[life.rank].saved
         kept = 0 if saved is None else saved.next_round
