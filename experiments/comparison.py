@@ -16,7 +16,7 @@ from dpeer.experiments.launchers.launcher import OpenLauncher
 from dpeer.experiments.outcomes import Result
 from dpeer.experiments.output import as_json, csv_rows, csv_text
 from dpeer.experiments.running import run_cells
-from dpeer.experiments.statistics import Rows
+from dpeer.experiments.statistics import ResultsByRow
 from dpeer.experiments.tables import MEASURES, Table, accuracy_table, cost_table, metric_table
 from dpeer.experiments.variants import Variant
 from dpeer.results.files import make_folder
@@ -122,7 +122,7 @@ class Comparison:
         found = {folder: Result(folder) for folder in {cell.folder: None for cell in cells.values()}}
         shown: list[Table] = []
         lines: list[dict[str, Any]] = []
-        whole: list[tuple[Condition, Rows]] = []
+        whole: list[tuple[Condition, ResultsByRow]] = []
         for condition in tables:
             results = {
                 variant.label: [found[cells[variant.label, condition.label, seed].folder] for seed in self._of.seeds]

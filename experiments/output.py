@@ -11,13 +11,13 @@ from typing import Any
 from dpeer.experiments.cells import Condition
 from dpeer.experiments.experiment import Experiment
 from dpeer.experiments.outcomes import Measure
-from dpeer.experiments.statistics import Figures, Rows, figures, majority, others
+from dpeer.experiments.statistics import ResultsByRow, RowFigures, figures, majority, others
 from dpeer.experiments.tables import MEASURES
 from dpeer.results.costs import largest
 from dpeer.results.files import finite
 
 
-def csv_rows(rows: Rows, condition: Mapping[str, Any], seeds: Sequence[int]) -> list[dict[str, Any]]:
+def csv_rows(rows: ResultsByRow, condition: Mapping[str, Any], seeds: Sequence[int]) -> list[dict[str, Any]]:
     """The figures that the tables are made of, a line for each peer; None for a figure that is not known.
 
     Args:
@@ -51,7 +51,7 @@ def csv_text(lines: Sequence[Mapping[str, Any]]) -> str:
     return file.getvalue()
 
 
-def as_json(experiment: Experiment, found: Sequence[tuple[Condition, Rows]]) -> dict[str, Any]:
+def as_json(experiment: Experiment, found: Sequence[tuple[Condition, ResultsByRow]]) -> dict[str, Any]:
     """All figures of a comparison; null is a figure that is not known or not finite.
 
     Args:
@@ -74,7 +74,7 @@ def as_json(experiment: Experiment, found: Sequence[tuple[Condition, Rows]]) -> 
     return plain
 
 
-def _row(row: str, rows: Rows, e: Experiment) -> dict[str, Any]:
+def _row(row: str, rows: ResultsByRow, e: Experiment) -> dict[str, Any]:
     results = rows[row]
     spent = [one for result in results for one in result.spent]
     measures: tuple[Measure, ...] = (*MEASURES, "accuracy")
@@ -88,7 +88,7 @@ def _row(row: str, rows: Rows, e: Experiment) -> dict[str, Any]:
     }
 
 
-def _measured(found: Figures) -> dict[str, Any]:
+def _measured(found: RowFigures) -> dict[str, Any]:
     return {
         "mean": found.mean,
         "worst_peer": found.worst,

@@ -12,7 +12,7 @@ from scipy.stats import t as student
 
 from dpeer.experiments.outcomes import Measure, Result
 
-Rows = Mapping[str, Sequence[Result]]
+ResultsByRow = Mapping[str, Sequence[Result]]
 """By row, the results of one condition, one a seed, in the same order of seeds for all rows."""
 
 
@@ -32,7 +32,7 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 @dataclass(frozen=True)
-class Figures:
+class RowFigures:
     """One row's figures, all of the same rounds; NaN where training has left no accuracy.
 
     Attributes:
@@ -50,7 +50,7 @@ class Figures:
     difference: Interval | None
 
 
-def figures(row: str, rows: Rows, measure: Measure, baseline: str | None, reference: str) -> Figures:
+def figures(row: str, rows: ResultsByRow, measure: Measure, baseline: str | None, reference: str) -> RowFigures:
     """A row's figures.
 
     Args:
@@ -66,7 +66,7 @@ def figures(row: str, rows: Rows, measure: Measure, baseline: str | None, refere
     if row != reference:
         pairs = zip(here, found[reference], strict=True)
         difference = interval([fmean(mine) - fmean(other) for mine, other in pairs])
-    return Figures(
+    return RowFigures(
         mean=fmean(map(fmean, here)),
         worst=fmean(math.nan if any(map(math.isnan, values)) else min(values) for values in here),
         below=None if baseline in (None, row) else _below(here, [r.accuracies(measure) for r in rows[baseline]]),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from dpeer.experiments.outcomes import Measure
-from dpeer.experiments.statistics import Interval, Rows, figures, majority, others
+from dpeer.experiments.statistics import Interval, ResultsByRow, figures, majority, others
 from dpeer.results.costs import largest_cost
 from dpeer.results.figures import called
 from dpeer.results.units import size
@@ -50,7 +50,7 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def accuracy_table(condition: str, measure: Measure, rows: Rows, baseline: str | None, reference: str) -> Table:
+def accuracy_table(condition: str, measure: Measure, rows: ResultsByRow, baseline: str | None, reference: str) -> Table:
     """Accuracies of all rows of one condition, over seeds; every column is of the last round, or of the kept model.
 
     Args:
@@ -86,7 +86,7 @@ def accuracy_table(condition: str, measure: Measure, rows: Rows, baseline: str |
     return Table(f"{condition}: accuracy {what}", columns, lines, remarks)
 
 
-def metric_table(condition: str, rows: Rows) -> Table | None:
+def metric_table(condition: str, rows: ResultsByRow) -> Table | None:
     """The other metrics of all rows after mixing, over seeds; None if no row has any."""
     found = {row: others(results) for row, results in rows.items()}
     names = list(dict.fromkeys(name for values in found.values() for name in values))
@@ -99,7 +99,7 @@ def metric_table(condition: str, rows: Rows) -> Table | None:
     return Table(title, ["", *map(called, shown)], lines, left)
 
 
-def cost_table(condition: str, rows: Rows) -> Table:
+def cost_table(condition: str, rows: ResultsByRow) -> Table:
     """The costs of the whole runs; where any is private, the largest epsilon of all peers and seeds, too."""
     spent = {row: [one for result in results for one in result.spent] for row, results in rows.items()}
     private = any(spent.values())

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from dpeer.training.batch_loader import Batches
 from dpeer.training.device import Compute
 from dpeer.training.evaluation import Evaluation, evaluate, mean_loss, predictions
-from dpeer.training.measures import Figures, measure
+from dpeer.training.measures import Measured, measure
 from dpeer.training.metrics import classification_metrics, predicts_values
 from dpeer.training.per_row_metrics import Rows, constant_loss, find_rows
 from dpeer.training.task import Loss, Task
@@ -86,7 +86,7 @@ class ModelSelection:
         """
         return predictions(self._model, self._test)
 
-    def figures(self, found: tuple[Tensor, Tensor] | None, classes: tuple[str, ...]) -> Figures | None:
+    def figures(self, found: tuple[Tensor, Tensor] | None, classes: tuple[str, ...]) -> Measured | None:
         """The full set of figures of these `predictions`; None where such a task has none.
 
         Args:

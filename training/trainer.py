@@ -49,7 +49,7 @@ class Rates(NamedTuple):
         return cls(h.body_lr * by, h.head_lr * by, by)
 
 
-class Figures(NamedTuple):
+class TrueFigures(NamedTuple):
     """True figures about a peer's data.
 
     Attributes:
@@ -118,9 +118,9 @@ class Trainer(Net):
         self.mask: Tensor | None = None
 
     @property
-    def figures(self) -> Figures:
+    def figures(self) -> TrueFigures:
         """Figures of the data and of training on them, for the peer's own files."""
-        return Figures(len(self.data), self.source.units, self._gradients, self._loss)
+        return TrueFigures(len(self.data), self.source.units, self._gradients, self._loss)
 
     @property
     def noise_std(self) -> float:

@@ -260,7 +260,7 @@ KEPT = {
     "fedrod": "last/rest/algorithm/personal",
     "fedadamw": "last/rest/algorithm/covered",
     "fedadamw aggregate=full": "last/rest/algorithm/at_home",
-    "dis-pfl": "last/rest/algorithm/held",
+    "dis-pfl": "last/rest/algorithm/mask",
 }
 
 

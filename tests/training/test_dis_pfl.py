@@ -201,11 +201,11 @@ def test_masks_settle_when_the_planned_rounds_are_over() -> None:
     ours = learner()
     moved = []
     for number in range(H.rounds + 1):
-        before = ours.algorithm.state["held"].clone()
+        before = ours.algorithm.state["mask"].clone()
         ours.train(number)
         ours.release(number)
         ours.mix({}, {0: 1.0})
-        moved.append(int((before != ours.algorithm.state["held"]).sum()))
+        moved.append(int((before != ours.algorithm.state["mask"]).sum()))
     assert moved[0] > 0
     assert moved[-1] == 0
 
@@ -282,7 +282,7 @@ def test_a_coordinate_that_nobody_sends_is_zero_and_a_lone_holder_decides() -> N
     """The own weights count only where the own mask has them; then the own new mask is applied."""
     ours = learner()
     before = copy.deepcopy(ours.body)
-    held = ours.algorithm.state["held"].clone()
+    held = ours.algorithm.state["mask"].clone()
     other = ~held
     bits = np.packbits(other.numpy(), bitorder="little").tobytes()
     full = torch.arange(COUNT, dtype=torch.float32)

@@ -5,7 +5,7 @@ ICML 2022, Algorithm 1, as its published code does it. Round t of peer k with ma
 
     w_k <- SGD steps, the mask applied after each
     m'  <- m_k less the smallest weights of each layer, a share alpha/2 (1 + cos(pi t / T)) of them, plus as many
-           weights not held whose gradients on one minibatch are the largest
+           weights outside it whose gradients on one minibatch are the largest
     send w_k with m_k
     w_k <- for each weight the mean over those neighbors, and itself, who hold it; then m' applied;  m_k <- m'
 
@@ -30,7 +30,7 @@ from dpeer.training.trainer import Trainer
 
 
 def erk_densities(shapes: Sequence[Sequence[int]], density: float) -> list[float]:
-    """The share of each layer's weights that is held, so that all layers together are as dense as asked.
+    """The share of each layer's weights that a mask has, so that all layers together are as dense as asked.
 
     The Erdos-Renyi kernel of Evci et al., Rigging the Lottery: Making All Tickets Winners, ICML 2020: a layer's density
     is proportional to the sum of its dimensions over their product; layers for which that would be more than all are
@@ -54,25 +54,25 @@ def erk_densities(shapes: Sequence[Sequence[int]], density: float) -> list[float
     return [1.0] * len(shapes)
 
 
-def exchanged(held: Tensor, weights: Tensor, gradient: Tensor, share: float) -> Tensor:
-    """A layer's mask after the smallest weights held made place for those with the largest gradients.
+def exchanged(mask: Tensor, weights: Tensor, gradient: Tensor, share: float) -> Tensor:
+    """A layer's mask after its smallest weights made place for those with the largest gradients.
 
     Args:
-        held: Which weights are held, shape (count,), bool.
+        mask: Which weights it has, shape (count,), bool.
         weights: Their values, shape (count,).
         gradient: Of all weights, shape (count,).
-        share: How many of the weights held are exchanged, rounded up.
+        share: How many of its weights are exchanged, rounded up.
 
     Returns:
         The new mask, with as many weights as the old one. A weight can come back at once.
     """
-    number = math.ceil(share * int(held.sum()))
-    smallest = torch.where(held, weights.abs(), torch.inf).argsort(stable=True)[:number]
-    mask = held.clone()
-    mask[smallest] = False
-    largest = torch.where(mask, -torch.inf, gradient.abs()).argsort(descending=True, stable=True)[:number]
-    mask[largest] = True
-    return mask
+    number = math.ceil(share * int(mask.sum()))
+    smallest = torch.where(mask, weights.abs(), torch.inf).argsort(stable=True)[:number]
+    new = mask.clone()
+    new[smallest] = False
+    largest = torch.where(new, -torch.inf, gradient.abs()).argsort(descending=True, stable=True)[:number]
+    new[largest] = True
+    return new
 
 
 _ROUNDING = 1e-6  # of densities: a layer of all its weights is 0.999... of them
@@ -102,7 +102,7 @@ class DisPFL(Algorithm):
         """
         layers = [parameter.shape for _, parameter, _ in peer.model.layout]
         densities = erk_densities(layers, 1 - self.options.sparsity)
-        held = torch.zeros(peer.model.count, dtype=torch.bool, device="cpu")
+        mask = torch.zeros(peer.model.count, dtype=torch.bool, device="cpu")
         for index, ((name, parameter, here), density) in enumerate(zip(peer.model.layout, densities, strict=True)):
             order = stream(peer.seed, Purpose.MASK, index).permutation(parameter.numel())
             number = int(density * parameter.numel() + _ROUNDING)
@@ -111,22 +111,22 @@ class DisPFL(Algorithm):
                     f"--sparsity {self.options.sparsity:g} leaves nothing of {name!r}: small layers are kept "
                     "whole first; choose less"
                 )
-            held[here][torch.from_numpy(order[:number])] = True
-        peer.mask = self.state["held"] = held.to(peer.compute.device)
+            mask[here][torch.from_numpy(order[:number])] = True
+        peer.mask = self.state["mask"] = mask.to(peer.compute.device)
         self._next = peer.mask.clone()
         peer.model.data.mul_(peer.mask)
 
     def train(self, peer: Trainer) -> None:
         """Sparse SGD steps, then another mask."""
-        h, held = peer.hyperparameters, self.state["held"]
+        h, mask = peer.hyperparameters, self.state["mask"]
         peer.fit(peer.model, epochs=h.body_epochs, lr=peer.rates.body)
         share = self.options.prune_rate / 2 * (1 + math.cos(math.pi * peer.number / h.rounds))
         gradient, values = self._screened(peer), peer.model.data
         for _, _, here in peer.model.layout:
-            self._next[here] = exchanged(held[here], values[here], gradient[here], share)
+            self._next[here] = exchanged(mask[here], values[here], gradient[here], share)
 
     def _screened(self, peer: Trainer) -> Tensor:
-        """The gradient of all weights, held or not, on one minibatch, in evaluation mode as in the code."""
+        """The gradient of all weights, masked out or not, on one minibatch, in evaluation mode as in the code."""
         with peer.training(peer.model):
             peer.module.eval()
             peer.gradient(peer.model, next(peer.minibatches("screen", 1)))
@@ -134,4 +134,4 @@ class DisPFL(Algorithm):
 
     def mixed(self, peer: Trainer) -> None:
         """The next mask holds from now on."""
-        peer.model.data.mul_(self.state["held"].copy_(self._next))
+        peer.model.data.mul_(self.state["mask"].copy_(self._next))

@@ -13,27 +13,27 @@ from dpeer.training.payload import Payload
 
 
 class Masked(Codec):
-    """Sends the values held, and a bit for each parameter: whether it is held.
+    """Sends the values of the mask, and a bit for each parameter: whether the mask has it.
 
     Args:
         start: See `Codec`.
         rank: This peer.
-        held: Which parameters the peer holds, shape (count,), bool; the algorithm changes it in place.
+        mask: Which parameters the peer holds, shape (count,), bool; the algorithm changes it in place.
     """
 
-    def __init__(self, start: Tensor, rank: int, held: Tensor) -> None:
+    def __init__(self, start: Tensor, rank: int, mask: Tensor) -> None:
         super().__init__(start, rank)
-        self.held = held
+        self.mask = mask
 
     @property
     def payload_bytes(self) -> int:
-        """Four bytes and a bit a parameter, were all of them held."""
+        """Four bytes and a bit a parameter, were all of them in the mask."""
         return 4 * self.count + -(-self.count // 8)
 
     def encode(self, values: Tensor, number: int) -> Payload:
-        """The mask as bits (the first parameter is the lowest bit of the first byte), then the values held."""
-        bits = np.packbits(self.held.cpu().numpy(), bitorder="little")
-        return [bits.tobytes(), payload.encode(values[self.held])]
+        """The mask as bits (the first parameter is the lowest bit of the first byte), then the values that it has."""
+        bits = np.packbits(self.mask.cpu().numpy(), bitorder="little")
+        return [bits.tobytes(), payload.encode(values[self.mask])]
 
     def decode(self, payload_: Payload) -> list[Tensor]:
         """The values that were sent, and the mask of the parameters that they are of, (count,), bool; on the host."""

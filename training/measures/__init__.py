@@ -11,11 +11,11 @@ from torch import Tensor
 from dpeer.training.measures.classification import auroc_of, measure_classes
 from dpeer.training.measures.intervals import Numbers, Whole, bootstrap, undefined
 
-Figures = dict[str, Any]
+Measured = dict[str, Any]
 """Plain JSON values; see `measure`."""
 
 
-def measure(outputs: Any, targets: Any, classes: tuple[str, ...] = (), *, values: bool = False) -> Figures | None:
+def measure(outputs: Any, targets: Any, classes: tuple[str, ...] = (), *, values: bool = False) -> Measured | None:
     """Measure predictions of a classifier or of a regression.
 
     Args:
@@ -64,7 +64,7 @@ def _classified(outputs: Tensor, targets: Tensor) -> tuple[Numbers, Whole, Whole
     return shares.numpy(), outputs.argmax(dim=1).numpy(), targets.numpy()
 
 
-def plain(figures: Figures | None) -> dict[str, float | None]:
+def plain(figures: Measured | None) -> dict[str, float | None]:
     """The values alone, by name."""
     return {name: value["value"] for name, value in (figures or {"values": {}})["values"].items()}
 
@@ -96,4 +96,4 @@ def _errors(weights: Numbers, predicted: Numbers, truth: Numbers) -> dict[str, N
     return {"mae": weights @ np.abs(errors) / count, "rmse": np.sqrt(squares / count), "r2": r2}
 
 
-__all__ = ["Figures", "auroc", "measure", "plain"]
+__all__ = ["Measured", "auroc", "measure", "plain"]

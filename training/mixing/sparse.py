@@ -29,7 +29,7 @@ class SparseGossip(Gossip):
 
     def _own(self) -> Vectors:
         if self._released is None:
-            self._released = [self._body.data[self.codec.held], self.codec.held]
+            self._released = [self._body.data[self.codec.mask], self.codec.mask]
         return self._released
 
     def _sum(self, into: Tensor, bodies: Mapping[int, Vectors], row: Mapping[int, float], distances: Any) -> bool:

@@ -17,7 +17,7 @@ import dpeer
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.lora.adapting import merged
-from dpeer.training.measures import Figures
+from dpeer.training.measures import Measured
 from dpeer.training.per_row_metrics import Rows
 from dpeer.training.selection import ModelSelection, Point
 from dpeer.training.state import store
@@ -39,7 +39,7 @@ def input_shape(task: Task) -> list[int] | None:
     return list(first.shape) if isinstance(first, torch.Tensor) else None
 
 
-def about(task: Task, shape: list[int] | None, measured_on: str, figures: Figures | None) -> dict[str, Any]:
+def about(task: Task, shape: list[int] | None, measured_on: str, figures: Measured | None) -> dict[str, Any]:
     """The card's entries that follow from the task, as JSON values.
 
     Args:

@@ -22,7 +22,7 @@ from dpeer.training.batch_loader import Batches
 from dpeer.training.data.tables.prepare import Preparation
 from dpeer.training.evaluation import predictions
 from dpeer.training.loading import load_task
-from dpeer.training.measures import Figures, measure
+from dpeer.training.measures import Measured, measure
 from dpeer.training.models import build_model
 from dpeer.training.models.scaling import scale_outputs, standardize
 from dpeer.training.randomness import undisturbed
@@ -140,7 +140,7 @@ class TrainedModel:
         outputs, _ = self._outputs(new, torch.zeros(len(new), dtype=torch.int64))
         return Predictions(outputs, self.classes, new.keys, new.remarks)
 
-    def evaluate(self, data: str | Path | NewData) -> Figures:
+    def evaluate(self, data: str | Path | NewData) -> Measured:
         """Figures on labelled data, as in the card's "metrics".
 
         Args:
