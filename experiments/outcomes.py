@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.results.effect import majority_accuracy
-from dpeer.results.reading import Peer, read_run
-from dpeer.results.records import Line
+from dpeer.results.reading import PeerFolder, read_run
+from dpeer.results.records import RoundRecord
 
 Measure = Literal["accuracy", "accuracy_mixed", "accuracy_trained"]
 """Of the model that a peer has kept; after mixing; or of the same peer after local training and before mixing."""
@@ -115,7 +115,7 @@ class Result:
         return fmean(known) if len(known) == len(found) else None
 
 
-def _is_damaged(peer: Peer) -> bool:
+def _is_damaged(peer: PeerFolder) -> bool:
     return bool(peer.metrics.damaged) or not peer.entries or any(line.samples is None for line in peer.entries.values())
 
 
@@ -127,5 +127,5 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _accuracy(line: Line, measure: Measure) -> float:
+def _accuracy(line: RoundRecord, measure: Measure) -> float:
     return _number(line.accuracy if measure == "accuracy_mixed" else line.accuracy_trained)

@@ -33,7 +33,7 @@ _WAIT = "7d"
 
 
 @dataclass(frozen=True)
-class Plan:
+class NewFederation:
     """What is to be written.
 
     Attributes:
@@ -51,7 +51,7 @@ class Plan:
     apart: bool
 
 
-def plan(flags: Mapping[str, Any], hosts: Sequence[Host] | None, folder: Path, *, operator: bool) -> Plan:
+def plan(flags: Mapping[str, Any], hosts: Sequence[Host] | None, folder: Path, *, operator: bool) -> NewFederation:
     """Check the settings of a new federation.
 
     Args:
@@ -99,7 +99,7 @@ def plan(flags: Mapping[str, Any], hosts: Sequence[Host] | None, folder: Path, *
     for name in BESIDE_FILE:
         if name != "schema" and values.get(name) is not None:
             values[name] = os.path.relpath(values[name], folder)
-    return Plan(values, settings, sites, None if schema is None else Path(schema), apart)
+    return NewFederation(values, settings, sites, None if schema is None else Path(schema), apart)
 
 
 def _check_run(settings: Settings) -> None:
@@ -119,7 +119,7 @@ def _check_twice(hosts: Sequence[Host]) -> None:
         raise ConfigurationError(f"--hosts: two ranks are of the site {doubled!r}: give each line a name of its own")
 
 
-def write(planned: Plan, folder: Path, *, keys: bool, operator: bool, bind_all: bool = False) -> list[Path]:
+def write(planned: NewFederation, folder: Path, *, keys: bool, operator: bool, bind_all: bool = False) -> list[Path]:
     """Write all files of a new federation; returns them.
 
     Nothing is overwritten, and if one cannot be written, those that this call has made are removed again.

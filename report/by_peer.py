@@ -16,7 +16,7 @@ from dpeer.report.style import COLORS, GREY, Panel, legend, name_rows, new_figur
 from dpeer.results.effect import Effect, Verdict, headline, verdict_word
 from dpeer.results.effect_statistics import pooled_text
 from dpeer.results.groups import Group
-from dpeer.results.reading import Run
+from dpeer.results.reading import RunFolder
 
 _ROWS = 40
 """The most rows of a picture."""
@@ -42,7 +42,7 @@ class _Peer:
         return self.kept if self.effect is None or self.effect.joined is None else self.effect.joined
 
 
-def effects_of(run: Run) -> dict[int, Effect]:
+def effects_of(run: RunFolder) -> dict[int, Effect]:
     """The effect of federating on each peer, where it was measured."""
     of_run = dict(enumerate(run.summary.worth)) if run.summary is not None else {}
     own = {rank: peer.summary.worth for rank, peer in run.peers.items() if peer.summary is not None}

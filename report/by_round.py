@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from dpeer.report.facets import Facet, Line, Report, facet_axes, label_outer
+from dpeer.report.facets import Facet, GroupLine, Report, facet_axes, label_outer
 from dpeer.report.style import GREY, WIDE, Panel, legend, log_ticks, look, whole_rounds
 from dpeer.results.groups import BAND, DISTANCE, Curve, Group, by_round, distance_by_round, settled
 
@@ -133,7 +133,7 @@ def _curves(report: Report, of: Callable[[Group], Curve]) -> Curves:
     return {number: curve for number, curve in found.items() if curve.rounds}
 
 
-def _of(facet: Facet, curves: Curves) -> Iterable[tuple[Line, Curve]]:
+def _of(facet: Facet, curves: Curves) -> Iterable[tuple[GroupLine, Curve]]:
     """The lines of a facet that have a curve."""
     return [(line, curves[line.group.number]) for line in facet.lines if line.group.number in curves]
 
@@ -155,7 +155,7 @@ def _draw_means(axes: Axes, facet: Facet, curves: Curves, *, crowded: bool) -> N
             axes.fill_between(curve.rounds, curve.low, curve.high, color=style["color"], alpha=0.15, lw=0)
 
 
-def _draw_trained(axes: Axes, line: Line, curve: Curve) -> None:
+def _draw_trained(axes: Axes, line: GroupLine, curve: Curve) -> None:
     color = look(line.style)["color"]
     if len(curve.rounds) == 1:
         axes.plot(curve.rounds, curve.mean, color=color, marker="_", ms=14, mew=2)

@@ -20,7 +20,7 @@ _FACETS = 12
 
 
 @dataclass(frozen=True)
-class Line:
+class GroupLine:
     """One group in a facet: its look and its name there."""
 
     group: Group
@@ -33,7 +33,7 @@ class Facet:
     """Lines that are drawn together, and their common title."""
 
     title: str
-    lines: tuple[Line, ...]
+    lines: tuple[GroupLine, ...]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Facets:
     remark: str = ""
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[GroupLine]:
         """The lines of all facets."""
         return [line for facet in self.facets for line in facet.lines]
 
@@ -93,12 +93,12 @@ def arrange(grouped: Grouped, measure: Measure) -> Facets:
     """Few groups in one facet, more in facets by a setting; where that is not enough, only the best."""
     groups = grouped.groups
     if len(groups) <= LINES:
-        return Facets((Facet("", tuple(Line(group, group.number - 1, group.name) for group in groups)),))
+        return Facets((Facet("", tuple(GroupLine(group, group.number - 1, group.name) for group in groups)),))
     if divided := [facets for key in grouped.naming if (facets := _divide(grouped, key))]:
         # Few facets of many lines compare more; algorithms are compared most.
         return Facets(min(divided, key=lambda facets: (_apart(facets), len(facets))))
     ranked = sorted(groups, key=measure.standing, reverse=True)[:LINES]
-    lines = tuple(Line(group, style, group.name) for style, group in enumerate(ranked))
+    lines = tuple(GroupLine(group, style, group.name) for style, group in enumerate(ranked))
     remark = f"The {LINES} of {len(groups)} groups with the best {measure.name}; the table has all."
     return Facets((Facet("", lines),), remark)
 
@@ -116,7 +116,7 @@ def _divide(grouped: Grouped, key: str) -> tuple[Facet, ...] | None:
     if alike or not 1 < len(titles) <= _FACETS or not 1 < len(styles) <= LINES:
         return None
     return tuple(
-        Facet(title, tuple(Line(group, styles[names[group.number]], names[group.number]) for group in inside))
+        Facet(title, tuple(GroupLine(group, styles[names[group.number]], names[group.number]) for group in inside))
         for title, inside in titles.items()
     )
 

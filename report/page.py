@@ -21,7 +21,7 @@ from dpeer.results import units
 from dpeer.results.costs import largest_cost
 from dpeer.results.figures import all_metrics, called, in_order
 from dpeer.results.groups import Group, Grouped, as_text, choose, distances, group_runs, mean_of, settled
-from dpeer.results.reading import Peer, Run
+from dpeer.results.reading import PeerFolder, RunFolder
 
 PAGE = "index.html"
 MARK = '<meta name="generator" content="dpeer report'
@@ -54,7 +54,7 @@ def check_out(out: Path) -> None:
         raise OutputError(f"--out {str(out)!r} holds something that is no report: name another folder")
 
 
-def write_report(runs: Sequence[Run], out: Path, labels: Sequence[str], title: str | None) -> list[Path]:
+def write_report(runs: Sequence[RunFolder], out: Path, labels: Sequence[str], title: str | None) -> list[Path]:
     """Write the page and its pictures; those of an earlier report are replaced.
 
     Returns:
@@ -261,7 +261,7 @@ def _metrics(groups: Sequence[Group]) -> Panel | None:
     )
 
 
-def _means(run: Run) -> dict[str, float]:
+def _means(run: RunFolder) -> dict[str, float]:
     """By name, the mean over the peers that have such a metric."""
     found: dict[str, list[float]] = {}
     for peer in run.peers.values():
@@ -271,7 +271,7 @@ def _means(run: Run) -> dict[str, float]:
     return {name: fmean(values) for name, values in found.items()}
 
 
-def _last(peer: Peer) -> Mapping[str, float | None]:
+def _last(peer: PeerFolder) -> Mapping[str, float | None]:
     """A peer's metrics at the end; those of its last evaluated round where it has not ended."""
     if peer.summary is not None:
         return all_metrics(peer.summary)

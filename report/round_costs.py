@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 from dpeer.report.facets import Report
 from dpeer.report.style import GREY, Panel, legend, name_rows, new_figure, tidy
 from dpeer.results.groups import Group, sent_in_a_round
-from dpeer.results.records import Line, line_wait
+from dpeer.results.records import RoundRecord, line_wait
 from dpeer.results.units import duration, size
 
 _ROWS = 40
@@ -80,7 +80,7 @@ def parts_of(group: Group) -> Parts | None:
     return tuple(map(fmean, zip(*every, strict=True))) or None
 
 
-def _parts(line: Line) -> Parts | None:
+def _parts(line: RoundRecord) -> Parts | None:
     train, exchange, mix = line.train_seconds, line.exchange_seconds, line.mix_seconds
     if not line.active or train is None or exchange is None or mix is None:
         return None

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpeer.results.reading import Run
+from dpeer.results.reading import RunFolder
 from dpeer.results.records import Figure
 
 _SEEDS = ("seed", "seed_partition", "seed_init", "seed_batches")
@@ -35,7 +35,7 @@ class Group:
     number: int
     label: str
     values: Mapping[str, str]
-    runs: tuple[Run, ...]
+    runs: tuple[RunFolder, ...]
 
     @property
     def name(self) -> str:
@@ -77,7 +77,7 @@ class Grouped:
     common: Mapping[str, str]
 
 
-def group_runs(runs: Sequence[Run], labels: Sequence[str] = (), aside: Collection[str] = ()) -> Grouped:
+def group_runs(runs: Sequence[RunFolder], labels: Sequence[str] = (), aside: Collection[str] = ()) -> Grouped:
     """Put runs together that differ in nothing but their seed.
 
     Args:
@@ -87,7 +87,7 @@ def group_runs(runs: Sequence[Run], labels: Sequence[str] = (), aside: Collectio
     """
     ignored = {*_SEEDS, *aside, "rank"}
 
-    def key(run: Run) -> tuple[str, str]:
+    def key(run: RunFolder) -> tuple[str, str]:
         texts = sorted((name, as_text(value)) for name, value in _plain(run, ignored).items())
         return (labels[run.source] if run.source < len(labels) else ""), repr(texts)
 
@@ -141,16 +141,16 @@ def as_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _plain(run: Run, ignored: Collection[str]) -> dict[str, Any]:
+def _plain(run: RunFolder, ignored: Collection[str]) -> dict[str, Any]:
     """The settings that a run's results depend on."""
     return {key: value for key, value in run.settings.items() if key not in ignored and value not in (None, {}, [])}
 
 
-def _seed(run: Run) -> str:
+def _seed(run: RunFolder) -> str:
     return repr([run.settings.get(key) for key in _SEEDS])
 
 
-def _apart(runs: list[Run]) -> list[list[Run]]:
+def _apart(runs: list[RunFolder]) -> list[list[RunFolder]]:
     """Split a group in which a seed occurs twice: by folder if that is enough, else into single runs."""
     if len({_seed(run) for run in runs}) == len(runs):
         return [runs]
@@ -160,14 +160,14 @@ def _apart(runs: list[Run]) -> list[list[Run]]:
     return [[run] for run in runs]
 
 
-def _by(runs: Iterable[Run], key: Any) -> list[list[Run]]:
-    found: dict[Any, list[Run]] = {}
+def _by(runs: Iterable[RunFolder], key: Any) -> list[list[RunFolder]]:
+    found: dict[Any, list[RunFolder]] = {}
     for run in runs:
         found.setdefault(key(run), []).append(run)
     return list(found.values())
 
 
-def _labels(together: list[list[Run]], values: list[dict[str, str]], labels: Sequence[str]) -> list[str]:
+def _labels(together: list[list[RunFolder]], values: list[dict[str, str]], labels: Sequence[str]) -> list[str]:
     """The groups' names: the label, the settings that differ, and the folder where two would be the same."""
     first = [group[0] for group in together]
     given = [labels[run.source] if run.source < len(labels) else "" for run in first]
@@ -187,7 +187,7 @@ def _labels(together: list[list[Run]], values: list[dict[str, str]], labels: Seq
     return [_cut(name, number) for number, name in enumerate(names, 1)]
 
 
-def _place(run: Run) -> str:
+def _place(run: RunFolder) -> str:
     return str(run.folder) if run.folder.name in ("", ".", "..") else run.folder.name
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from dpeer.results.files import flush, parse, replace
 from dpeer.results.json_fields import total
-from dpeer.results.records import Line
+from dpeer.results.records import RoundRecord
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class MetricsFile:
         rounds = set[int]()
         for line, whole in _lines(path) if path and next_round else ():
             entry = parse(line)
-            number = -1 if entry is None else Line.of(entry).round
+            number = -1 if entry is None else RoundRecord.of(entry).round
             if entry is None or number < 0:
                 self._damaged, self._torn = self._damaged + whole, not whole
             elif number < next_round:
@@ -135,7 +135,7 @@ class MetricsFile:
         if self._path is None:
             return 0
         entries = (parse(line) for line, _ in _lines(self._path))
-        found = {Line.of(entry).round for entry in entries if entry is not None}
+        found = {RoundRecord.of(entry).round for entry in entries if entry is not None}
         return len({*range(completed)} - found)
 
     def _changed(self) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 from dpeer.exceptions import ConfigurationError
 from dpeer.results.files import DISAGREEMENT, METRICS, SUMMARY, parse
 from dpeer.results.json_fields import number, whole
-from dpeer.results.records import Figure, Line, Metrics
+from dpeer.results.records import Figure, Metrics, RoundRecord
 from dpeer.results.summaries import PeerSummary, RunSummary
 
 _PEERS = 10**6
@@ -22,7 +22,7 @@ _MIXED = "_mixed"
 
 
 @dataclass(frozen=True)
-class Peer:
+class PeerFolder:
     """The files that one peer left.
 
     Attributes:
@@ -36,7 +36,7 @@ class Peer:
     summary: PeerSummary | None
 
     @property
-    def entries(self) -> Mapping[int, Line]:
+    def entries(self) -> Mapping[int, RoundRecord]:
         """The lines of metrics.jsonl by round, in order."""
         return self.metrics.by_round
 
@@ -64,7 +64,7 @@ class Peer:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFolder:
     """One run.
 
     Attributes:
@@ -81,7 +81,7 @@ class Run:
     folder: Path
     summary: RunSummary | None
     settings: Mapping[str, Any]
-    peers: Mapping[int, Peer]
+    peers: Mapping[int, PeerFolder]
     status: str
     notes: tuple[str, ...]
     distances: Mapping[int, float]
@@ -100,7 +100,7 @@ class Run:
         return min((max(peer.entries, default=-1) + 1 for peer in self.peers.values()), default=0)
 
     def finals(self, figure: Figure, *, mixed: bool = False) -> dict[int, float]:
-        """A figure at the end of every peer that has one; arguments as of `Peer.last`."""
+        """A figure at the end of every peer that has one; arguments as of `PeerFolder.last`."""
         by_rank: tuple[float | None, ...] = ()
         if self.summary is not None and figure in _KEPT:
             by_rank = getattr(self.summary, f"{figure}{_MIXED if mixed else ''}", ())
@@ -147,7 +147,7 @@ class Run:
         return next(reversed(list(self.distances.values())), None) if end is None else end
 
 
-def _figure(left: PeerSummary | Line | None, figure: Figure) -> float | None:
+def _figure(left: PeerSummary | RoundRecord | None, figure: Figure) -> float | None:
     value: float | None = getattr(left, figure, None)
     return value
 
@@ -157,13 +157,13 @@ _DEPTH = 2
 """Folders within folders that are searched for runs."""
 
 
-def find_runs(folders: Sequence[Path]) -> list[Run]:
+def find_runs(folders: Sequence[Path]) -> list[RunFolder]:
     """All runs in the folders, each once, in the order in which the folders are named.
 
     Raises:
         ConfigurationError: a folder is missing, or holds no run.
     """
-    found: dict[Path, Run] = {}
+    found: dict[Path, RunFolder] = {}
     for source, folder in enumerate(folders):
         if not folder.is_dir():
             raise ConfigurationError(f"{str(folder)!r} is no folder: name the --out of a run, or a folder of such")
@@ -177,7 +177,7 @@ def find_runs(folders: Sequence[Path]) -> list[Run]:
     return list(found.values())
 
 
-def _search(folder: Path, depth: int) -> Iterator[Run]:
+def _search(folder: Path, depth: int) -> Iterator[RunFolder]:
     run = read_run(folder)
     if run is not None:
         yield run
@@ -197,14 +197,14 @@ def _natural(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isascii() and part.isdigit() else (-1, part) for part in spaced.split()]
 
 
-def read_run(folder: Path) -> Run | None:
+def read_run(folder: Path) -> RunFolder | None:
     """The run in a folder; None if it holds none."""
     summary = read_run_summary(folder)
     peers = {rank: peer for rank, path in rank_folders(folder).items() if (peer := _read_peer(path, rank))}
     if summary is None and not peers:
         return None
     status, current = _status(summary, peers)
-    run = Run(
+    run = RunFolder(
         folder=folder,
         summary=summary if current else None,
         settings=_settings(summary, peers),
@@ -238,7 +238,7 @@ def read_metrics(folder: Path) -> Metrics:
     except OSError:
         return Metrics(damaged=1)
     objects = [_numbered(line) for line in content.splitlines() if line.strip()]
-    lines = tuple(Line.of(one) for one in objects if one is not None)
+    lines = tuple(RoundRecord.of(one) for one in objects if one is not None)
     torn = bool(objects) and objects[-1] is None and not content.endswith("\n")
     return Metrics(lines, len(objects) - len(lines), torn)
 
@@ -285,12 +285,12 @@ def rank_folders(folder: Path) -> dict[int, Path]:
     return dict(ranks)
 
 
-def _read_peer(folder: Path, rank: int) -> Peer | None:
+def _read_peer(folder: Path, rank: int) -> PeerFolder | None:
     metrics, summary = read_metrics(folder), read_peer_summary(folder)
-    return Peer(rank, metrics, summary) if metrics.lines or metrics.damaged or summary else None
+    return PeerFolder(rank, metrics, summary) if metrics.lines or metrics.damaged or summary else None
 
 
-def _status(summary: RunSummary | None, peers: Mapping[int, Peer]) -> tuple[str, bool]:
+def _status(summary: RunSummary | None, peers: Mapping[int, PeerFolder]) -> tuple[str, bool]:
     """How a run ended, and whether its summary.json is of the rounds that the peers' files show.
 
     A run that is resumed or done again leaves the summary of the earlier one in place until it ends.
@@ -309,14 +309,14 @@ def _status(summary: RunSummary | None, peers: Mapping[int, Peer]) -> tuple[str,
     return ("done" if all(one is not None and one.status == "done" for one in own) else "stopped"), False
 
 
-def _went_on(summary: RunSummary, peer: Peer) -> bool:
+def _went_on(summary: RunSummary, peer: PeerFolder) -> bool:
     completed = summary.completed_rounds
     counted = completed[peer.rank] if peer.rank < len(completed) else None
     # A peer that was killed has no summary either, and counts as null.
     return peer.summary is None and bool(peer.entries) and counted is not None and max(peer.entries) + 1 != counted
 
 
-def _settings(summary: RunSummary | None, peers: Mapping[int, Peer]) -> dict[str, Any]:
+def _settings(summary: RunSummary | None, peers: Mapping[int, PeerFolder]) -> dict[str, Any]:
     """A run's settings, from its summary or the first peer's."""
     own = (peer.summary for peer in peers.values() if peer.summary is not None)
     first = summary if summary is not None and summary.settings else next(own, summary)
@@ -325,7 +325,7 @@ def _settings(summary: RunSummary | None, peers: Mapping[int, Peer]) -> dict[str
     return {**(first.settings if first else {}), **known}
 
 
-def _notes(run: Run) -> list[str]:
+def _notes(run: RunFolder) -> list[str]:
     notes = []
     rounds = number(run.settings.get("rounds"))
     if run.status != "done":

@@ -1,15 +1,15 @@
-"""One round of one peer, a line of metrics.jsonl: the record that is written, and the line that is read."""
+"""The record of one round of one peer: a line of metrics.jsonl, as it is written and read."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from dpeer.results.files import finite
-from dpeer.results.json_fields import JsonFields, figures, json_field, number, table, total, whole
+from dpeer.results.json_fields import JsonFields, figures, json_field, number, table, total, whole, wholes
 
 Figure = Literal[
     "accuracy", "accuracy_trained", "test_loss", "training_accuracy", "training_accuracy_trained", "generalization_gap"
@@ -45,65 +45,90 @@ class Evaluation(Protocol):
         """The area under the ROC curve of two classes; None for other data."""
 
 
-@dataclass
-class RoundRecord:
-    """One line of metrics.jsonl (docs/files.md): None where not evaluated, or without such a metric."""
+def _round(value: Any) -> int:
+    found = whole(value)
+    return -1 if found is None else found
 
-    round: int
-    accuracy: float | None
-    test_loss: float | None
-    metrics: Mapping[str, float] | None
-    accuracy_trained: float | None
-    train_loss: float | None
+
+def _counts(value: Any) -> tuple[int, ...]:
+    return wholes(value) or ()
+
+
+def _unless_false(value: Any) -> bool:
+    return value is not False
+
+
+def _if_true(value: Any) -> bool:
+    return value is True
+
+
+@dataclass(frozen=True)
+class RoundRecord(JsonFields):
+    """One line of metrics.jsonl (docs/files.md), as it is written and read.
+
+    None stands for what was not evaluated, for a task without such a metric, and for a value that is missing in the
+    file, damaged or not finite.
+    """
+
+    round: int = json_field(_round)
+    """From 0 on; -1 is that of no line."""
+    accuracy: float | None = json_field(number)
+    test_loss: float | None = json_field(number)
+    metrics: Mapping[str, float | None] | None = json_field(figures)
+    accuracy_trained: float | None = json_field(number)
+    train_loss: float | None = json_field(number)
     """None where nothing was trained; not finite where training has diverged."""
-    bytes_sent: int
-    bytes_received: int
-    heard: list[int]
-    missed: list[int]
-    train_seconds: float
-    exchange_seconds: float
-    mix_seconds: float
-    samples: int
+    bytes_sent: int | None = json_field(total)
+    bytes_received: int | None = json_field(total)
+    heard: Sequence[int] = json_field(_counts)
+    missed: Sequence[int] = json_field(_counts)
+    train_seconds: float | None = json_field(number)
+    exchange_seconds: float | None = json_field(number)
+    mix_seconds: float | None = json_field(number)
+    samples: int | None = json_field(total)
     """For how many samples a gradient was computed in the round."""
-    receive_seconds: float = 0.0
+    receive_seconds: float | None = json_field(number)
     """In which neighbors' bodies were coming in, from the first header to the last chunk."""
-    hidden_seconds: float = 0.0
+    hidden_seconds: float | None = json_field(number)
     """Of those, in which something else was done: training, evaluation, a checkpoint."""
-    steps: list[int] = field(default_factory=list)
+    steps: Sequence[int] = json_field(_counts)
     """How many minibatches each phase of training has taken, in their order; none in a round that was sat out."""
-    steps_asked: list[int] = field(default_factory=list)
+    steps_asked: Sequence[int] = json_field(_counts)
     """How many those are without `--round-seconds`."""
-    epsilon: float | None = None
-    delta: float | None = None
-    active: bool = True
+    epsilon: float | None = json_field(number)
+    delta: float | None = json_field(number)
+    active: bool = json_field(_unless_false)
     """False in a round that the peer sat out."""
-    adopted: bool = False
+    adopted: bool = json_field(_if_true)
     """Whether the body was replaced by the mean of the neighbors', because they had gone on without this peer."""
-    disagreement: float | None = None
+    disagreement: float | None = json_field(number)
     """Relative distance of this peer's released body to the mix; None where it mixed or released nothing."""
-    privacy: Mapping[str, Any] | None = None
-    """The costs of the releases so far, and the clipping of this one."""
-    accuracy_finished: float | None = None
+    privacy: Mapping[str, Any] | None = json_field(table)
+    """The costs of the releases so far, and the clipping of this one; None without privacy."""
+    accuracy_finished: float | None = json_field(number)
     """Of the model that `--finish` has trained on, in the last round; so are the others of this ending."""
-    test_loss_trained: float | None = None
-    test_loss_finished: float | None = None
-    metrics_trained: Mapping[str, float] | None = None
-    metrics_finished: Mapping[str, float] | None = None
-    training_accuracy: float | None = None
+    test_loss_trained: float | None = json_field(number)
+    test_loss_finished: float | None = json_field(number)
+    metrics_trained: Mapping[str, float | None] | None = json_field(figures)
+    metrics_finished: Mapping[str, float | None] | None = json_field(figures)
+    training_accuracy: float | None = json_field(number)
     """On the peer's own training data, where that was asked for (`--training-accuracy`); so are the next ones."""
-    training_accuracy_trained: float | None = None
-    training_accuracy_finished: float | None = None
-    generalization_gap: float | None = None
+    training_accuracy_trained: float | None = json_field(number)
+    training_accuracy_finished: float | None = json_field(number)
+    generalization_gap: float | None = json_field(number)
     """Training accuracy less accuracy, both after mixing."""
-    auroc: float | None = None
+    auroc: float | None = json_field(number)
     """After mixing, of two classes."""
+    diverged: bool = json_field(_if_true)
+    """Whether training has diverged: its loss was not finite."""
 
     @classmethod
     def evaluated(
         cls, after: Evaluation | None, trained: Evaluation | None, finished: Evaluation | None = None, **fields: Any
     ) -> RoundRecord:
         """A record with the figures of the round's evaluations."""
-        found: dict[str, Any] = dict.fromkeys(("accuracy", "test_loss", "metrics", "accuracy_trained"))
+        loss = fields.get("train_loss")
+        found: dict[str, Any] = {"diverged": loss is not None and not math.isfinite(loss)}
         for point, one in (("", after), ("_trained", trained), ("_finished", finished)):
             if one is not None:
                 found |= {f"{name}{point}": getattr(one, name) for name in _EVALUATED}
@@ -116,9 +141,8 @@ class RoundRecord:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON values: numbers that are not finite become None; `diverged` is true where the loss was one."""
-        diverged = self.train_loss is not None and not math.isfinite(self.train_loss)
-        plain: dict[str, Any] = finite(vars(self)) | {"diverged": diverged}
+        """Plain JSON values: numbers that are not finite become None."""
+        plain: dict[str, Any] = finite(vars(self))
         return plain
 
 
@@ -152,53 +176,6 @@ def gap(training: float | None, test: float | None) -> float | None:
     return None if training is None or test is None else training - test
 
 
-def _round(value: Any) -> int:
-    found = whole(value)
-    return -1 if found is None else found
-
-
-def _active(value: Any) -> bool:
-    return value is not False
-
-
-def _diverged(value: Any) -> bool:
-    return value is True
-
-
-@dataclass(frozen=True)
-class Line(JsonFields):
-    """One round of one peer as it is read. None stands for a value that is missing or not finite."""
-
-    round: int = json_field(_round)
-    """From 0 on; -1 is that of no line."""
-    accuracy: float | None = json_field(number)
-    accuracy_trained: float | None = json_field(number)
-    accuracy_finished: float | None = json_field(number)
-    training_accuracy: float | None = json_field(number)
-    training_accuracy_trained: float | None = json_field(number)
-    generalization_gap: float | None = json_field(number)
-    auroc: float | None = json_field(number)
-    test_loss: float | None = json_field(number)
-    metrics: Mapping[str, float | None] | None = json_field(figures)
-    train_loss: float | None = json_field(number)
-    active: bool = json_field(_active)
-    adopted: bool = json_field(lambda value: value is True)
-    diverged: bool = json_field(_diverged)
-    """Whether training has diverged: its loss was not finite."""
-    samples: int | None = json_field(total)
-    disagreement: float | None = json_field(number)
-    bytes_sent: int | None = json_field(total)
-    bytes_received: int | None = json_field(total)
-    train_seconds: float | None = json_field(number)
-    exchange_seconds: float | None = json_field(number)
-    mix_seconds: float | None = json_field(number)
-    receive_seconds: float | None = json_field(number)
-    hidden_seconds: float | None = json_field(number)
-    epsilon: float | None = json_field(number)
-    privacy: Mapping[str, Any] | None = json_field(table)
-    """The costs of the releases so far; None without privacy."""
-
-
 @dataclass(frozen=True)
 class Metrics:
     """The lines of one peer, as far as they can be read.
@@ -209,11 +186,11 @@ class Metrics:
         torn: Whether the last of them has no end: the peer was killed while it wrote it.
     """
 
-    lines: tuple[Line, ...] = ()
+    lines: tuple[RoundRecord, ...] = ()
     damaged: int = 0
     torn: bool = False
 
     @cached_property
-    def by_round(self) -> Mapping[int, Line]:
+    def by_round(self) -> Mapping[int, RoundRecord]:
         """The lines by round, in order; of two of one round the later."""
         return dict(sorted({line.round: line for line in self.lines}.items()))

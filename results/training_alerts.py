@@ -59,7 +59,7 @@ class Alert:
 
 @dataclass(frozen=True)
 class _Signs(JsonFields):
-    """What alerts need of a round's line: to read all of a `Line` takes five times as long."""
+    """What alerts need of a round's line: to read a whole `RoundRecord` takes five times as long."""
 
     accuracy: float | None = json_field(number)
     auroc: float | None = json_field(number)

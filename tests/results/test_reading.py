@@ -14,7 +14,7 @@ from dpeer.results.card import measured
 from dpeer.results.figures import all_metrics, called, in_order, in_words, interval, metrics_by_rank, value
 from dpeer.results.files import make_folder, parse, rank_folder, write_json
 from dpeer.results.reading import (
-    Run,
+    RunFolder,
     find_runs,
     read_distances,
     read_metrics,
@@ -22,7 +22,7 @@ from dpeer.results.reading import (
     read_run,
     read_run_summary,
 )
-from dpeer.results.records import Line, RoundRecord
+from dpeer.results.records import RoundRecord
 from dpeer.results.summaries import PeerSummary
 
 LINE: dict[str, Any] = {
@@ -46,7 +46,7 @@ def write_summary(out: Path, **content: Any) -> None:
     write_json(out / "summary.json", {"algorithm": "dfedmdc", "size": 2, "status": "done", **content})
 
 
-def read(folder: Path) -> Run:
+def read(folder: Path) -> RunFolder:
     run = read_run(folder)
     assert run is not None
     return run
@@ -97,20 +97,20 @@ def test_a_line_is_read_as_a_peer_has_written_it() -> None:
         bytes_sent=10, bytes_received=20, heard=[1], missed=[], train_seconds=1.0, exchange_seconds=1.0,
         mix_seconds=1.0, samples=7, epsilon=2.0, delta=1e-5, privacy={"epsilon": 2.0},
     )  # fmt: skip
-    line = Line.of(record.as_dict())
+    line = RoundRecord.of(record.as_dict())
     assert (line.round, line.accuracy, line.accuracy_trained, line.test_loss) == (4, 0.5, 0.25, 1.5)
     assert (line.metrics, line.train_loss, line.bytes_sent, line.bytes_received) == ({"accuracy": 0.5}, 0.75, 10, 20)
     assert (line.active, line.diverged, line.epsilon, line.privacy) == (True, False, 2.0, {"epsilon": 2.0})
-    line = Line.of({"round": 3})
+    line = RoundRecord.of({"round": 3})
     assert (line.active, line.diverged, line.samples, line.privacy, line.metrics) == (True, False, None, None, None)
 
 
 def test_a_value_that_cannot_have_been_measured_or_counted_is_none() -> None:
     for figure in ("0.5", True, [0.5], float("nan"), float("inf"), 1e200, {}):
-        line = Line.of({"round": 0, "accuracy": figure, "metrics": {"accuracy": figure}})
+        line = RoundRecord.of({"round": 0, "accuracy": figure, "metrics": {"accuracy": figure}})
         assert (line.accuracy, line.metrics) == (None, {"accuracy": None})
     for count in (-1, 1.5, "7", True, None):
-        line = Line.of({"round": 0, "bytes_sent": count, "samples": count})
+        line = RoundRecord.of({"round": 0, "bytes_sent": count, "samples": count})
         assert line.bytes_sent is line.samples is None
 
 
