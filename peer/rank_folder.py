@@ -25,7 +25,7 @@ from dpeer.peer.core.round_budget import RoundLimit
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, SaveCopy
 from dpeer.peer.member_files import MEMBERS, read_lists, write_lists
-from dpeer.peer.run_results import RunCounts, round_entries
+from dpeer.peer.run_results import RunCounts, Totals, round_entries
 from dpeer.results.card import make_card, measured
 from dpeer.results.files import (
     CARD,
@@ -41,7 +41,7 @@ from dpeer.results.files import (
 )
 from dpeer.results.json_fields import number as json_number
 from dpeer.results.json_fields import table_or_empty, whole
-from dpeer.results.metrics import MetricsFile, Totals
+from dpeer.results.metrics import MetricsFile
 from dpeer.results.reading import read_object
 
 _WHOLE = RoundLimit(1.0, None, None)
@@ -55,13 +55,13 @@ class _Completed:
     """The last completed round, as long as a checkpoint of it may still be written."""
 
     entry: dict[str, Any]
+    totals: Totals
+    """Of all rounds up to it."""
     state: checkpoint.State | None
     """None where no files are kept; so is the next one."""
     save_learner: SaveCopy | None
     due: bool
     """Whether its checkpoint is to be written in any case, and not only if the peer ends."""
-    best: bool = False
-    """Whether its model is the best so far, where the best is kept."""
     noted: bool = False
     """Whether its line is in metrics.jsonl."""
 
@@ -113,6 +113,7 @@ class RankFolder:
         self.disk_free: int | None = None
         self._ends: deque[float] = deque(maxlen=_RECENT + 1)
         self._metrics = MetricsFile(None)
+        self._totals = Totals()
         self._completed: _Completed | None = None
         self._earlier_seconds = 0.0
         self._began = time.monotonic()
@@ -120,7 +121,7 @@ class RankFolder:
     @property
     def last(self) -> dict[str, Any] | None:
         """The last completed round's line of metrics.jsonl."""
-        return self._metrics.totals.last if self._completed is None else self._completed.entry
+        return self._totals.last if self._completed is None else self._completed.entry
 
     @property
     def recent_seconds(self) -> float | None:
@@ -171,7 +172,7 @@ class RankFolder:
             self.released = -1 if found is None else found
             by_round = table_or_empty(noted.get("limits"))
             self._limits = {int(one): _limit(table_or_empty(by_round[one])) for one in by_round if one.isdigit()}
-        self._metrics = self._lines(state)
+        self._metrics, self._totals = self._lines(state)
         if (damage := self._metrics.damage) is not None:
             self._warn(f"{str(metrics)!r}: {damage}; the run goes on, for the checkpoint has all that it needs")
             self._warned = True
@@ -186,12 +187,12 @@ class RankFolder:
             self._lost.update({int(rank): reason for rank, reason in state.extra["lost"].items()})
         return start
 
-    def _lines(self, state: checkpoint.State | None) -> MetricsFile:
-        """The lines of the rounds that a checkpoint has completed."""
+    def _lines(self, state: checkpoint.State | None) -> tuple[MetricsFile, Totals]:
+        """The lines of the rounds that a checkpoint has completed, and their totals as it has kept them."""
         path = self._config.out / METRICS if self._config.out else None
-        return (
-            MetricsFile(path) if state is None else MetricsFile(path, state.next_round, Totals(**state.extra["totals"]))
-        )
+        if state is None:
+            return MetricsFile(path), Totals()
+        return MetricsFile(path, state.next_round), Totals(**state.extra["totals"])
 
     def _readdressed(self, number: int, frames: Frames) -> Frames:
         """An encoded body under the present federation's id, which more rounds than were planned have changed."""
@@ -272,10 +273,10 @@ class RankFolder:
         if entry.get("heard") and not entry.get("adopted"):
             self.mixed = number, time.time()
         due = self._due(entry, over=over)
+        totals = self._totals.plus(entry, best=best)
         if not self.kept:
-            self._completed = _Completed(entry, None, None, due, best)
+            self._completed = _Completed(entry, totals, None, None, due)
             return
-        totals = self._metrics.totals.plus(entry, best=best)
         state = checkpoint.State(
             next_round=number + 1,
             fingerprint=self._config.fingerprint,
@@ -286,7 +287,7 @@ class RankFolder:
                 "totals": totals.as_dict(), "mixed": self.mixed,
             },
         )  # fmt: skip
-        self._completed = _Completed(entry, state, self._learner.copied(), due, best)
+        self._completed = _Completed(entry, totals, state, self._learner.copied(), due)
 
     def save(self, *, now: bool = False) -> None:
         """Put the last completed round on disk: its line of metrics.jsonl, then the checkpoint, if it is due.
@@ -304,7 +305,8 @@ class RankFolder:
             if self._config.out is not None:
                 (self._config.out / SUMMARY).unlink(missing_ok=True)  # outdated only now
                 self.disk_free = shutil.disk_usage(self._config.out).free
-            self._warn_of_change(self._metrics.append(completed.entry, best=completed.best))
+            self._totals = completed.totals
+            self._warn_of_change(self._metrics.append(completed.entry))
             completed.noted = True
         if not (now or completed.due):
             return
@@ -395,7 +397,7 @@ class RankFolder:
         saved = 0 if state is None else state.next_round
         if self.completed > saved:
             self._completed = None
-            self._metrics = self._lines(state)
+            self._metrics, self._totals = self._lines(state)
 
     def _finish(self) -> None:
         """Fine-tune on local data, as after the last round; the result is in the summary alone."""
@@ -414,7 +416,7 @@ class RankFolder:
         missing = self._metrics.missing(self.completed)
         if missing:
             self._warn_of_change("deleted or cut short")
-        found = round_entries(self.last or {}, self._metrics.totals, self._learner)
+        found = round_entries(self.last or {}, self._totals, self._learner)
         return {
             "rank": self._config.rank,
             "status": status,

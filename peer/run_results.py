@@ -8,7 +8,7 @@ from typing import Any
 
 from dpeer.peer.core.wait import Pauses
 from dpeer.peer.learner import Learner
-from dpeer.results.metrics import Totals
+from dpeer.results.json_fields import total
 from dpeer.results.records import gap
 
 
@@ -45,6 +45,37 @@ class RunCounts:
             "late_bodies": self.late_bodies,
             "log_dropped": self.log_dropped,
         }
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums over all completed rounds, also those whose line is not in the file any more; plain JSON values.
+
+    Attributes:
+        last: The line of the last round.
+        best: The line of the best model's round, where the best is kept.
+        mixed: In how many rounds a neighbor's body was mixed.
+    """
+
+    last: dict[str, Any] | None = None
+    best: dict[str, Any] | None = None
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    mixed: int = 0
+
+    def plus(self, entry: dict[str, Any], *, best: bool = False) -> Totals:
+        """The same with one more round."""
+        return Totals(
+            last=entry,
+            best=entry if best else self.best,
+            bytes_sent=self.bytes_sent + (total(entry.get("bytes_sent")) or 0),
+            bytes_received=self.bytes_received + (total(entry.get("bytes_received")) or 0),
+            mixed=self.mixed + bool(entry.get("heard")),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON values, which do not change with the lines."""
+        return {name: dict(value) if isinstance(value, dict) else value for name, value in vars(self).items()}
 
 
 def round_entries(last: Mapping[str, Any], totals: Totals, learner: Learner) -> dict[str, Any]:

@@ -5,44 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpeer.results.files import flush, parse, replace
-from dpeer.results.json_fields import total
 from dpeer.results.records import RoundRecord
-
-
-@dataclass(frozen=True)
-class Totals:
-    """Sums over all completed rounds, also those whose line is not in the file any more; plain JSON values.
-
-    Attributes:
-        last: The line of the last round.
-        best: The line of the best model's round, where the best is kept.
-        mixed: In how many rounds a neighbor's body was mixed.
-    """
-
-    last: dict[str, Any] | None = None
-    best: dict[str, Any] | None = None
-    bytes_sent: int = 0
-    bytes_received: int = 0
-    mixed: int = 0
-
-    def plus(self, entry: dict[str, Any], *, best: bool = False) -> Totals:
-        """The same with one more round."""
-        return Totals(
-            last=entry,
-            best=entry if best else self.best,
-            bytes_sent=self.bytes_sent + (total(entry.get("bytes_sent")) or 0),
-            bytes_received=self.bytes_received + (total(entry.get("bytes_received")) or 0),
-            mixed=self.mixed + bool(entry.get("heard")),
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain JSON values, which do not change with the lines."""
-        return {name: dict(value) if isinstance(value, dict) else value for name, value in vars(self).items()}
 
 
 class MetricsFile:
@@ -51,18 +18,13 @@ class MetricsFile:
     Args:
         path: The file, or None to keep nothing.
         next_round: Lines from this round on do not count: they belong to rounds that are run again.
-        totals: The totals of the rounds before, as the checkpoint has kept them.
-
-    Attributes:
-        totals: Those of all rounds so far.
     """
 
-    def __init__(self, path: Path | None, next_round: int = 0, totals: Totals | None = None) -> None:
+    def __init__(self, path: Path | None, next_round: int = 0) -> None:
         self._path = path
         self._kept: list[str] = []
         self._seen: tuple[int, ...] | None = None
         self._damaged, self._torn = 0, False
-        self.totals = totals or Totals()
         rounds = set[int]()
         for line, whole in _lines(path) if path and next_round else ():
             entry = parse(line)
@@ -96,17 +58,15 @@ class MetricsFile:
             self._seen = _mark(self._path.stat())
         self._kept = []
 
-    def append(self, entry: dict[str, Any], *, best: bool = False) -> str | None:
+    def append(self, entry: dict[str, Any]) -> str | None:
         """Add a round's line; after a power loss it may be missing until `flush` was called.
 
         Args:
             entry: The line.
-            best: Whether the round's model is the best so far.
 
         Returns:
             What another program did to the file since the last line ("deleted", "cut short", ...); else None.
         """
-        self.totals = self.totals.plus(entry, best=best)
         if self._path is None:
             return None
         line = json.dumps(entry) + "\n"

@@ -3,12 +3,11 @@
 import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from dpeer.results.metrics import MetricsFile, Totals
+from dpeer.results.metrics import MetricsFile
 
 
 def entry(number: int) -> dict[str, int]:
@@ -22,21 +21,17 @@ def test_lines_of_rounds_that_are_run_again_do_not_count(tmp_path: Path) -> None
         first.append(entry(number))
     with path.open("a") as file:
         file.write('{"round": 3, "byt')
-    kept = Totals(last=entry(1), bytes_sent=30, bytes_received=2)
-    again = MetricsFile(path, 2, kept)
-    assert again.totals == kept
+    again = MetricsFile(path, 2)
     assert json.dumps(entry(2)) in path.read_text(), "nothing is removed before the run begins"
     again.rewrite()
     assert [json.loads(line) for line in path.read_text().splitlines()] == [entry(0), entry(1)]
     again.append(entry(2))
     assert json.loads(path.read_text().splitlines()[2]) == entry(2)
-    assert again.totals.bytes_sent == 60
 
 
-def test_without_a_file_the_last_line_is_known_all_the_same() -> None:
+def test_without_a_file_nothing_is_missing() -> None:
     metrics = MetricsFile(None)
-    metrics.append(entry(0))
-    assert (metrics.totals.last, metrics.totals.bytes_sent, metrics.missing(1)) == (entry(0), 10, 0)
+    assert (metrics.append(entry(0)), metrics.missing(1)) == (None, 0)
 
 
 def add_to(path: Path) -> None:
@@ -70,7 +65,6 @@ def test_a_change_by_another_program_is_noticed_and_the_next_lines_are_whole(
     assert [metrics.append(entry(number)) for number in (3, 4)] == [message, None]
     assert metrics.missing(5) == missing
     assert [json.loads(line) for line in path.read_text().splitlines()[-2:]] == [entry(3), entry(4)]
-    assert (metrics.totals.last, metrics.totals.bytes_sent) == (entry(4), 150)
 
 
 def test_a_file_that_is_deleted_before_it_is_flushed_is_no_error_unless_its_folder_is_gone(tmp_path: Path) -> None:
@@ -99,15 +93,11 @@ def test_a_file_that_is_deleted_before_it_is_flushed_is_no_error_unless_its_fold
         (None, "it is not there any more"),
     ],
 )
-def test_damage_is_named_and_the_totals_of_the_checkpoint_count(
-    content: bytes | None, message: str | None, tmp_path: Path
-) -> None:
+def test_damage_is_named(content: bytes | None, message: str | None, tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     if content is not None:
         path.write_bytes(content)
-    kept = Totals(last=entry(1), best=entry(0), bytes_sent=30, bytes_received=2, mixed=1)
-    metrics = MetricsFile(path, 2, Totals(**json.loads(json.dumps(asdict(kept)))))
-    assert metrics.totals == kept
+    metrics = MetricsFile(path, 2)
     assert metrics.damage == message
     metrics.rewrite()
     whole = [json.loads(line)["round"] for line in path.read_text().splitlines()]
