@@ -24,33 +24,33 @@ _WIDTH = 14
 
 @click.command(cls=GroupedCommand, short_help="Say whether a rank can start on this host, and what a round will take.")
 @click.option(
-    "--rank", cls=GroupedOption, first=True, required=True, metavar="R",
-    help="The rank, or `env`: from Slurm, Open MPI or a pod's name.",
+    "--rank", cls=GroupedOption, group="The run", required=True, metavar="R",
+    help="The rank, or `env` (Slurm, MPI, pods).",
 )  # fmt: skip
 @click.option(
-    "--connect", is_flag=True, cls=GroupedOption, first=True,
-    help="Also dial the neighbors and wait for those that dial in, and see whether a message as long as a hello passes "
-    "in both directions where both ends check at the same time. Not beside a running peer.",
+    "--connect", is_flag=True, cls=GroupedOption, group="The check",
+    help="Also dial the neighbors: where both ends check at once, a message as long as a hello must pass both ways. "
+    "Not beside a running peer.",
 )  # fmt: skip
 @click.option(
-    "--within", default="60s", type=Time(), metavar="TIME", cls=GroupedOption, first=True, show_default=True,
+    "--within", default="60s", type=Time(), metavar="TIME", cls=GroupedOption, group="The check", show_default=True,
     help="How long --connect waits for neighbors.",
 )  # fmt: skip
 @click.option(
-    "--bandwidth", metavar="RATE", cls=GroupedOption, first=True,
-    help="Rate of this site's line, such as 20Mbit: the forecast has the seconds of a round on it.",
+    "--bandwidth", metavar="RATE", cls=GroupedOption, group="The check",
+    help="Rate of this site's line, such as 20Mbit, for the forecast.",
 )  # fmt: skip
 @click.option(
     "--strict",
     is_flag=True,
     cls=GroupedOption,
-    first=True,
+    group="The check",
     help="Exit with 1 for a WARN, too, and not only for a FAIL.",
 )
-@click.option("--json", "as_json", is_flag=True, cls=GroupedOption, first=True, help="Print JSON.")
+@click.option("--json", "as_json", is_flag=True, cls=GroupedOption, group="The check", help="Print JSON.")
 @members_option
 @resume_or_start_option
-@run_options(*option_names(SimulationSettings, LauncherSettings, FaultSettings))
+@run_options(*option_names(SimulationSettings, LauncherSettings, FaultSettings), listed=False)
 def check(
     rank: str,
     connect: bool,

@@ -23,9 +23,7 @@ from dpeer.federation.settings import option_names
 def cluster(**given: Any) -> int:
     """Run a whole federation on this machine, one process a peer.
 
-    The peers are those of `dpeer start` and talk over ZeroMQ through Unix sockets. Ctrl-C stops them all after their
-    minibatch and keeps the last completed round; --resume goes on from there.
-
-    `dpeer dashboard` shows them in a browser while they run.
+    They talk over Unix sockets. Ctrl-C keeps the last completed round, --resume goes on from there; `dpeer dashboard`
+    shows them in a browser.
     """
     return local_run("cluster", **given)

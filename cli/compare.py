@@ -94,22 +94,23 @@ def _shard(context: click.Context, parameter: click.Parameter, value: str | None
 )  # fmt: skip
 @_option(
     "--launcher", type=click.Choice([*LAUNCHERS]), default="local",
-    help="Where runs are made: processes here, or tasks of a Ray cluster.  [default: local]",
+    help="Where runs are made: processes here, or tasks of a Ray cluster.",
 )  # fmt: skip
 @_option(
     "--out", type=click.Path(path_type=Path), default=Path("dpeer-compare"),
     help="A folder for each run, and the tables.",
 )  # fmt: skip
 @_option("--json", "as_json", is_flag=True, help="Print the figures as JSON, not as tables.")
-@setting_options(*(name for name in option_names(*_NOT_HERE) if name not in _OURS))
+@setting_options(*(name for name in option_names(*_NOT_HERE) if name not in _OURS), listed=False)
 def compare(
     experiment: Path | None, jobs: int | None, shard: tuple[int, int] | None, launcher: str, out: Path,
     as_json: bool, **given: Any,
 ) -> int:  # fmt: skip
     """Run algorithms side by side on the same peers, and print how they compare.
 
-    EXPERIMENT is a file of settings with a table [compare] (see examples/papers). Every run is a simulation in a folder
-    of its own: the same command again, also after Ctrl-C, runs only what is missing.
+    EXPERIMENT is a file of settings with a table [compare] (see examples/papers). Settings are options as those of
+    `dpeer simulate`, such as --task and --rounds. Every run is a simulation in a folder of its own: the same command
+    again, also after Ctrl-C, runs only what is missing.
     """
     from dpeer.experiments.comparison import Comparison, Shard  # torch: not for --help
     from dpeer.experiments.experiment import load

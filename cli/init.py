@@ -23,23 +23,23 @@ _SETTINGS = tuple(
 @click.command(cls=GroupedCommand, short_help="Write a federation file and keys.")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path(), metavar="[FOLDER]")
 @click.option(
-    "--hosts", type=click.Path(dir_okay=False, path_type=Path), cls=GroupedOption, first=True, metavar="FILE",
+    "--hosts", type=click.Path(dir_okay=False, path_type=Path), cls=GroupedOption, group="The files", metavar="FILE",
     help="A line for each rank: HOST, HOST:PORT, a whole address, or - for one that only dials out; then the name of "
     "its site. Without it all peers run on one host.",
 )  # fmt: skip
 @click.option(
-    "--keys", is_flag=True, cls=GroupedOption, first=True,
+    "--keys", is_flag=True, cls=GroupedOption, group="The files",
     help="Make the keys of all ranks here. Without it each site makes its own, which is safer.",
 )  # fmt: skip
 @click.option(
-    "--operator", is_flag=True, cls=GroupedOption, first=True,
+    "--operator", is_flag=True, cls=GroupedOption, group="The files",
     help="Make the key of an operator, and list it in the file.",
 )  # fmt: skip
 @click.option(
-    "--bind-all", is_flag=True, cls=GroupedOption, first=True,
+    "--bind-all", is_flag=True, cls=GroupedOption, group="The files",
     help="Each rank listens at all interfaces of its host: for containers, and where its address is a router's.",
 )  # fmt: skip
-@setting_options(*_SETTINGS)
+@setting_options(*_SETTINGS, listed=False)
 def init(folder: Path, hosts: Path | None, keys: bool, operator: bool, bind_all: bool, **flags: Any) -> None:
     """Write a commented federation file to FOLDER, and keys.
 

@@ -33,6 +33,7 @@ _COMMANDS = {
     "predict": "Predict new rows with a trained model.",
     "evaluate": "Measure a trained model on labelled data.",
     "export": "Write a trained model as ONNX.",
+    "settings": "List all settings, or say where the values of a file come from.",
     "algorithms": "List the training algorithms.",
     "schema": "Say what a table's columns are, and check tables.",
     "report": "Show what runs came to, on one page.",

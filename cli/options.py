@@ -12,13 +12,12 @@ from dpeer.cli.click_from_setting import F, Time, click_type, flag, without_none
 from dpeer.federation.config import parse_option
 from dpeer.federation.run_settings import DURATION
 from dpeer.federation.settings import TABLES, Settings
-from dpeer.sections import in_words, meaning_of
+from dpeer.sections import in_short, meaning_of
 from dpeer.training.compress_setting import OLDER
 
-MOST_USED = "Most used"
-_OTHERS = "Other options"
+_EVERYTHING = "Every other setting is a flag, too: `dpeer settings [WORD]` lists them all."
 
-_KEYS = {name: flag(name).removesuffix("s") for name in TABLES}
+KEYS = {name: flag(name).removesuffix("s") for name in TABLES}
 """Settings that are tables: their options take one KEY=VALUE at a time."""
 
 _REPEATED = {"log_to": "TRACKER"}
@@ -33,40 +32,45 @@ class GroupedOption(click.Option):
     """An option with a heading, under which the help lists it.
 
     Args:
-        group: The heading; without one the option is listed last.
-        first: Whether the option is one of those that most people need.
+        group: The heading; without one the option is listed below the first.
+        shown: Whether the help lists it; one that it does not list is taken, and completed by a shell, all the same.
     """
 
-    def __init__(self, *args: Any, group: str = _OTHERS, first: bool = False, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, group: str | None = None, shown: bool = True, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.group = MOST_USED if first else group
+        self.group, self.shown = group, shown
 
 
 class GroupedCommand(click.Command):
     """A command that lists its options by heading, in the order in which headings first come up."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, heading by heading."""
-        groups: dict[str, list[tuple[str, str]]] = {MOST_USED: []}
-        others: list[tuple[str, str]] = []
+        """Write the options, heading by heading, and where all others are listed."""
+        groups: dict[str | None, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is None:
-                continue
-            group = getattr(parameter, "group", _OTHERS)
-            (others if group == _OTHERS else groups.setdefault(group, [])).append(record)
-        for heading, records in {**groups, _OTHERS: others}.items():
-            if records:
-                with formatter.section(heading):
-                    formatter.write_dl(records)
+            if isinstance(parameter, click.Option) and record and getattr(parameter, "shown", True):
+                groups.setdefault(getattr(parameter, "group", None), []).append(record)
+        others = groups.pop(None, [])
+        for heading, records in groups.items():
+            with formatter.section(heading or ""):
+                formatter.write_dl(records + others)
+            others = []
+        formatter.write_paragraph()
+        formatter.write_text(_EVERYTHING)
 
 
-def setting_options(*names: str) -> Callable[[F], F]:
-    """Options for these settings. An option that is not given is None, so that the federation file's value counts."""
+def setting_options(*names: str, listed: bool = True) -> Callable[[F], F]:
+    """Options for these settings. An option that is not given is None, so that the federation file's value counts.
+
+    Args:
+        names: The settings, in the order of the help.
+        listed: Whether the help lists those that most people need; the others it never lists.
+    """
 
     def decorate(command: F) -> F:
         for name in reversed(names):
-            command = _option(name)(command)
+            command = _option(name, listed=listed)(command)
         for name in OLDER if "compress" in names else ():
             command = click.option(flag(name), name, type=int if name == "quantize" else str, hidden=True)(command)
         return command
@@ -74,26 +78,26 @@ def setting_options(*names: str) -> Callable[[F], F]:
     return decorate
 
 
-def run_options(*names: str) -> Callable[[F], F]:
-    """Options for these settings, and further ones that start, cluster and simulate have in common."""
+def run_options(*names: str, listed: bool = True) -> Callable[[F], F]:
+    """Options for these settings (see `setting_options`), and further ones that all commands that run peers have."""
     given: dict[str, Any] = {"cls": GroupedOption}
     besides = [
         click.option(
-            "--federation", type=click.Path(dir_okay=False, path_type=Path), first=True,
-            help="File with settings and the peers' addresses (TOML); ./dpeer.toml is used when it exists.", **given,
+            "--federation", type=click.Path(dir_okay=False, path_type=Path), group="The run", metavar="FILE",
+            help="Settings and addresses; ./dpeer.toml if it exists.", **given,
         ),
         click.option(
-            "--resume", is_flag=True, first=True, help="Continue a stopped run from its last completed round.", **given
+            "--resume", is_flag=True, group="The run", help="Continue a stopped run after its last round.", **given
         ),
         click.option(
-            "--overwrite", is_flag=True, group="The run", help="Remove an earlier run from the output folder.", **given
+            "--overwrite", is_flag=True, group="The run", help="Remove an earlier run from --out.", **given
         ),
     ]  # fmt: skip
 
     def decorate(command: F) -> F:
         for decorator in reversed(besides):
             command = decorator(command)
-        return setting_options(*names)(command)
+        return setting_options(*names, listed=listed)(command)
 
     return decorate
 
@@ -102,18 +106,16 @@ def baseline_option(command: F) -> F:
     """`--baseline`, of the commands that run a whole federation."""
     return click.option(
         "--baseline", metavar="ALGORITHM", cls=GroupedOption, group="The run",
-        help="Afterwards train the same peers with this algorithm and compare; local is --alone always, but with "
-        "--privacy, --preset or --alone never a run of its own.",
+        help="Afterwards train the same peers so, and compare.",
     )(command)  # fmt: skip
 
 
 def members_option(command: F) -> F:
     """`--members`, of the commands of one peer."""
     return click.option(
-        "--members", type=click.Path(dir_okay=False, path_type=Path), cls=GroupedOption, group="The run",
-        metavar="FILE",
-        help="The member list that an operator has sent, for a rank that the federation file has not (dpeer members "
-        "add), or on a new disk.",
+        "--members", type=click.Path(dir_okay=False, path_type=Path), cls=GroupedOption, shown=False,
+        group="The run", metavar="FILE",
+        help="A member list, for a rank that the federation file has not, or a new disk.",
     )(command)  # fmt: skip
 
 
@@ -121,8 +123,7 @@ def resume_or_start_option(command: F) -> F:
     """`--resume-or-start`, of the commands of one peer."""
     return click.option(
         "--resume-or-start", is_flag=True, cls=GroupedOption, group="The run",
-        help="--resume where the output folder holds a run of this rank, else a start: for services, which begin again "
-        "by themselves.",
+        help="Resume an earlier run, if any: goes on after a reboot.",
     )(command)  # fmt: skip
 
 
@@ -130,31 +131,34 @@ def json_summary_option(command: F) -> F:
     """`--json`, of the commands that run peers."""
     return click.option(
         "--json", "as_json", is_flag=True, cls=GroupedOption, group="The run",
-        help="Print the summary as JSON in place of the table; progress goes to stderr as ever.",
+        help="Print the summary as JSON.",
     )(command)  # fmt: skip
 
 
-def _option(name: str) -> Callable[[F], F]:
+def _option(name: str, *, listed: bool) -> Callable[[F], F]:
     field = Settings.model_fields[name]
     meaning = meaning_of(field)
-    listed: dict[str, Any] = {"cls": GroupedOption, "group": meaning.group, "first": meaning.first, "default": None}
-    text = in_words(field)
-    if name in _KEYS:
-        return click.option(
-            _KEYS[name], name, multiple=True, metavar="KEY=VALUE", callback=_table(_KEYS[name]),
-            help=text.replace("KEY=VALUE for an", "An"), **listed,
-        )  # fmt: skip
-    kind, typed = without_none(field.annotation), flag(name)
+    kind, typed, text = without_none(field.annotation), option_of(name), in_short(field)
+    if field.default is not None and kind is not bool and name not in KEYS:
+        text += f"  [default: {field.default:g}]" if kind is float else f"  [default: {field.default}]"
+    given: dict[str, Any] = {
+        "cls": GroupedOption, "group": meaning.group, "shown": listed and meaning.first, "default": None, "help": text,
+    }  # fmt: skip
+    if name in KEYS:
+        return click.option(typed, name, multiple=True, metavar="KEY=VALUE", callback=_table(typed), **given)
     if name in _REPEATED:
-        return click.option(typed, name, multiple=True, metavar=_REPEATED[name], callback=_list, help=text, **listed)
-    if field.default is not None and kind is not bool:
-        text += f"  [default: {field.default}]"
+        return click.option(typed, name, multiple=True, metavar=_REPEATED[name], callback=_list, **given)
     if kind is bool and field.default is None:  # unset: the default is decided elsewhere
-        return click.option(f"{typed}/--no-{typed.removeprefix('--')}", name, help=text, **listed)
+        return click.option(f"{typed}/--no-{typed.removeprefix('--')}", name, **given)
     if kind is bool:
-        return click.option(typed, name, is_flag=True, help=text, **listed)
+        return click.option(typed, name, is_flag=True, **given)
     timed = DURATION in field.metadata
-    return click.option(typed, name, type=Time() if timed else click_type(kind), help=text, **listed)
+    return click.option(typed, name, type=Time() if timed else click_type(kind), **given)
+
+
+def option_of(name: str) -> str:
+    """A setting's option, as it is typed."""
+    return KEYS.get(name, flag(name))
 
 
 def _list(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> str | None:

@@ -19,6 +19,6 @@ from dpeer.federation.settings import option_names
 def simulate(**given: Any) -> int:
     """Run a whole federation in this process: with the results of cluster, to the last bit, without its sockets.
 
-    This is for experiments. One thread per core trains the peers, and messages are encoded as cluster's are.
+    This is for experiments. One thread per core trains the peers.
     """
     return local_run("simulate", **given)

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 @click.command(cls=GroupedCommand)
 @click.option(
-    "--rank", cls=GroupedOption, first=True, required=True, metavar="R",
-    help="This peer's rank, or `env`: from Slurm, Open MPI or a pod's name.",
+    "--rank", cls=GroupedOption, group="The run", required=True, metavar="R",
+    help="The rank, or `env` (Slurm, MPI, pods).",
 )  # fmt: skip
 @members_option
 @resume_or_start_option
@@ -62,11 +62,8 @@ def start(
 ) -> int:
     """Run one peer of a federation on this host.
 
-    Every peer is started with the same settings and its own rank; rounds begin when its neighbors are there. Ctrl-C
-    finishes the minibatch, keeps the last completed round and says goodbye; --resume goes on from there.
-
-    At the end it prints the effect of federating: after the rounds it trains a local-only baseline,
-    the same model on this peer's data (--alone), and nothing of that is sent.
+    All peers have the same settings and a rank each. `dpeer status` says where a
+    peer is and what it waits for. Ctrl-C keeps the last completed round.
     """
     number = own_rank(rank)
     settings = as_run(config.load(federation, flags))

@@ -8,6 +8,7 @@ are derived from the fields' marks.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -32,6 +33,10 @@ class Mark(StrEnum):
     """A peer's own choice, without an effect on its results."""
 
 
+EXCHANGE = "Graph and messages"
+"""The heading of settings of who exchanges bodies with whom, and how; several packages have some."""
+
+
 @dataclass(frozen=True)
 class Meaning:
     """What is stated of a setting besides its type, default and description.
@@ -39,7 +44,7 @@ class Meaning:
     Attributes:
         mark: Whether peers must agree on it, and whether it has an effect on results.
         group: The heading under which a command's help lists it.
-        first: Whether it is one of those that most people need.
+        first: Whether it is one of those that most people need, which a command's help lists.
         of_rank: Whether a federation file may set it for one rank alone.
     """
 
@@ -66,10 +71,10 @@ def setting(
 
     Args:
         default: Its value where none is given; a callable makes one.
-        words: Its description, for the help.
+        words: Its description. The first clause, up to a colon, a semicolon or its default, is all that a help has.
         mark: Whether peers must agree on it, and whether it has an effect on results.
         group: The heading under which a command's help lists it.
-        first: Whether it is one of those that most people need.
+        first: Whether it is one of those that most people need, which a command's help lists.
         of_rank: Whether a federation file may set it for one rank alone; by default it may where it is a peer's own.
         limits: Further arguments of pydantic's `Field`, such as ``ge=1``.
     """
@@ -95,6 +100,15 @@ def meaning_of(field: FieldInfo) -> Meaning:
 def in_words(field: FieldInfo) -> str:
     """The words of a setting as a sentence."""
     return f"{field.description[:1].upper()}{field.description[1:]}." if field.description else ""
+
+
+_DETAIL = re.compile(r"[:;]\s| \(default")
+"""Where the details of a setting's words begin."""
+
+
+def in_short(field: FieldInfo) -> str:
+    """The first clause of a setting's words as a sentence."""
+    return f"{_DETAIL.split(in_words(field), maxsplit=1)[0].removesuffix('.')}."
 
 
 def marked(section: type[BaseModel], *marks: Mark) -> tuple[str, ...]:

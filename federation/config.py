@@ -18,7 +18,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.federation.config_errors import InvalidSettings
 from dpeer.federation.presets import find_preset
 from dpeer.federation.run_settings import HostPart, NetworkPart, RunPart
-from dpeer.federation.settings import TABLES, Settings, check_ranks
+from dpeer.federation.settings import TABLES, Settings, as_run, check_ranks
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.sections import Section
 from dpeer.topology.settings import GraphSettings
@@ -54,6 +54,34 @@ def load(file: Path | None, flags: Mapping[str, Any]) -> Settings:
     """
     path = source(file)
     return _settled(read_toml(path, "--federation") if path else {}, flags, path)
+
+
+def origins(file: Path, flags: Mapping[str, Any], rank: int) -> dict[str, tuple[Any, str]]:
+    """By setting the value with which a rank runs, as plain JSON, and where it comes from.
+
+    Args:
+        file: The federation file.
+        flags: As of `load`.
+        rank: The peer.
+
+    Raises:
+        ConfigurationError: names the key, the value and what would be right.
+    """
+    settings = load(file, flags)
+    config = resolve(as_run(settings).of_rank(rank), rank)
+    preset = find_preset(settings.preset).values_for(config.training.algorithm) if settings.preset else {}
+    table = settings.rank[rank].model_fields_set if rank in settings.rank else frozenset()
+    levels: list[tuple[str, Collection[str]]] = [
+        ("flag", [name for name, value in flags.items() if value not in (None, {})]),
+        (f"[rank.{rank}] of {file}", table),
+        (str(file), settings.model_fields_set),
+        (f"algorithm {config.training.algorithm}", config.algorithm.defaults),
+        (f"preset {settings.preset}", preset),
+    ]
+    return {
+        name: (value, next((origin for origin, names in levels if name in names), "default"))
+        for name, value in config.plain().items()
+    }
 
 
 def from_flags(flags: Mapping[str, Any]) -> Settings:

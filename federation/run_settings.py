@@ -88,7 +88,7 @@ class MeasureSettings(Section):
     )
     out: Path = setting(
         Path("dpeer-run"),
-        "folder for results, each rank's in rank-R of it",
+        "folder for results; each rank's is rank-R of it",
         mark=Mark.ASIDE,
         group=_RUN,
         first=True,
@@ -101,9 +101,11 @@ class ComputeSettings(Section):
 
     device: Device = setting(
         "cpu",
-        "where to train: cpu, cuda:N, cuda (this host's GPUs by rank in turn), or auto: cuda if any",
+        "where to train, such as cuda: cpu, cuda:N, cuda, which takes this host's GPUs by rank in turn, or auto: cuda "
+        "if any",
         mark=Mark.ASIDE,
         group=_HOST,
+        first=True,
     )
     amp: Literal["bf16"] | None = setting(
         None,
@@ -191,11 +193,11 @@ class NetworkSettings(Section):
 
     wait: Duration = setting(
         300.0,
-        "time to wait for all ranks (or --quorum K) before the first round, and for news of a quorum in a pause: "
-        "seconds, or 90s, 2h, 7d; for a wait of more than an hour a neighbor with other settings ends its own start "
-        "alone",
+        "how long to wait for all at the start; or for --quorum K, and for news of a quorum in a pause: seconds, or "
+        "90s, 2h, 7d; for a wait of more than an hour a neighbor with other settings ends its own start alone",
         mark=Mark.ASIDE,
         group=_HOST,
+        first=True,
     )
     dead_after: Duration = setting(
         15.0,
@@ -228,21 +230,21 @@ class NetworkSettings(Section):
     )
     proxy: str | None = setting(
         None,
-        "proxy to dial out through, but for hosts in no_proxy: http://HOST:PORT, socks5://HOST:PORT, or environment "
-        "(https_proxy or all_proxy; a password belongs there)",
+        "proxy to dial out through: http://HOST:PORT, socks5://HOST:PORT, or environment (https_proxy or all_proxy; "
+        "a password belongs there); hosts in no_proxy are dialled directly",
         mark=Mark.ASIDE,
         group=_HOST,
     )
     serve: ServeAt | None = setting(
         None,
-        "answer /metrics (Prometheus) and /healthz over HTTP: at PORT of loopback, or at HOST:PORT, where all who "
-        "reach it can read it; 0 for a free port",
+        "where to answer /metrics (Prometheus) and /healthz over HTTP: at PORT of loopback, or at HOST:PORT, where all "
+        "who reach it can read it; 0 for a free port",
         mark=Mark.ASIDE,
         group=_HOST,
     )
     insecure: bool = setting(
         False,
-        "without keys: allow connections from other hosts all the same, not encrypted and open to everybody",
+        "allow connections from other hosts without keys, not encrypted and open to everybody",
         mark=Mark.ASIDE,
         group=_HOST,
         of_rank=False,

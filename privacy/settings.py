@@ -19,17 +19,19 @@ class PrivacySettings(Section):
 
     privacy: Literal["none", "client", "sample"] = setting(
         "none",
-        "differential privacy: none; client protects a peer's whole data set in what leaves it; sample protects each "
-        "training record, or group of records, against everyone",
+        "what noise protects: none; client protects a peer's whole data set in what leaves it; sample protects each "
+        "training record, or group of records, against everyone (differential privacy)",
         mark=Mark.SHARED,
         group=_GROUP,
+        first=True,
     )
     target_epsilon: float | None = setting(
         None,
-        "budget that epsilon keeps to: the noise follows from it; if noise-multiplier is given, too, releases (sample: "
-        "steps) end with it",
+        "epsilon to keep to, such as 8: the noise follows from it; if noise-multiplier is given, too, releases "
+        "(sample: steps) end with it",
         mark=Mark.FOLLOWS,
         group=_GROUP,
+        first=True,
         gt=0,
     )
     noise_multiplier: float | None = setting(
@@ -58,7 +60,7 @@ class PrivacySettings(Section):
     )
     sampling_rate: float | None = setting(
         None,
-        "sample: chance of each record to be in a step's batch (default: batch-size over records)",
+        "chance of each record to be in a step's batch; at sample level (default: batch-size over records)",
         mark=Mark.OWN,
         group=_GROUP,
         gt=0,
@@ -66,28 +68,29 @@ class PrivacySettings(Section):
     )
     records: int | None = setting(
         None,
-        "sample: about how many records (or groups) this peer trains with, which others may know; needed for data "
-        "of its own (default, where a common pool is divided: their number, rounded to a power of two)",
+        "about how many records (or groups) this peer trains with; at sample level, others may know it, and data of "
+        "its own need it (default, where a common pool is divided: their number, rounded to a power of two)",
         mark=Mark.OWN,
         group=_GROUP,
         ge=1,
     )
     dp_head: Head = setting(
         "joint",
-        "sample: how the head is trained: joint (with the body), alternate (in steps of its own), post (after the last "
-        "message, by --finish)",
+        "how the head is trained at sample level: joint (with the body), alternate (in steps of its own), post (after "
+        "the last message, by --finish)",
         mark=Mark.SHARED,
         group=_GROUP,
     )
     dp_sam: Ascent = setting(
         "previous",
-        "sample: SAM climbs along the gradient of the step before (previous), or of the same-batch, which costs more",
+        "the gradient that SAM climbs along at sample level: that of the step before (previous), or of the same-batch, "
+        "which costs more",
         mark=Mark.OWN,
         group=_GROUP,
     )
     privacy_unit: Unit = setting(
         "record",
-        "sample: what is protected: a record, or a group of them that the task tells, such as a patient's",
+        "what is protected at sample level: a record, or a group of them that the task tells, such as a patient's",
         mark=Mark.OWN,
         group=_GROUP,
     )
@@ -101,7 +104,8 @@ class PrivacySettings(Section):
     )
     microbatch: int = setting(
         64,
-        "sample: how many records' gradients are in memory at a time; with fewer than 64 each is computed by itself",
+        "how many records' gradients are in memory at a time; at sample level: with fewer than 64 each is computed by "
+        "itself",
         mark=Mark.ASIDE,
         group=_GROUP,
         ge=1,

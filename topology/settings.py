@@ -9,10 +9,8 @@ from pydantic import BeforeValidator, Field
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.plugins import reference
-from dpeer.sections import Mark, Section, setting
+from dpeer.sections import EXCHANGE, Mark, Section, setting
 from dpeer.topology.topologies import WEIGHTS, Topology, build
-
-_GROUP = "Graph"
 
 
 def _as_text(value: Any) -> Any:
@@ -29,40 +27,40 @@ class GraphSettings(Section):
 
     topology: Annotated[str, BeforeValidator(reference)] = setting(
         "ring",
-        "who gossips with whom: ring, grid, exponential, full, one-peer-exponential, ... (`dpeer topology show --help` "
-        "names all, `dpeer topology spectral-gap` compares them), file:PATH, or a function of your own that makes a "
-        "networkx graph: FILE.py:FUNCTION",
+        "who gossips with whom, such as full: ring, grid, exponential, full, one-peer-exponential, ... (`dpeer "
+        "topology show --help` names all, `dpeer topology spectral-gap` compares them), file:PATH, or a function of "
+        "your own that makes a networkx graph: FILE.py:FUNCTION",
         mark=Mark.FOLLOWS,
-        group=_GROUP,
+        group=EXCHANGE,
         first=True,
     )
-    size: int = setting(8, "number of peers", mark=Mark.SHARED, group=_GROUP, first=True, ge=2)
-    weights: str = setting("metropolis", f"mixing weights: {', '.join(WEIGHTS)}", mark=Mark.FOLLOWS, group=_GROUP)
+    size: int = setting(8, "number of peers", mark=Mark.SHARED, group=EXCHANGE, first=True, ge=2)
+    weights: str = setting("metropolis", f"mixing weights: {', '.join(WEIGHTS)}", mark=Mark.FOLLOWS, group=EXCHANGE)
     grid_shape: GridShape | None = setting(
-        None, "ROWSxCOLUMNS of grid and torus; near-square if not given", mark=Mark.FOLLOWS, group=_GROUP
+        None, "ROWSxCOLUMNS of grid and torus; near-square if not given", mark=Mark.FOLLOWS, group=EXCHANGE
     )
     degree: int = setting(
-        4, "neighbors of each peer in random-regular and small-world", mark=Mark.FOLLOWS, group=_GROUP, ge=1
+        4, "neighbors of each peer in random-regular and small-world", mark=Mark.FOLLOWS, group=EXCHANGE, ge=1
     )
     rewire: float = setting(
-        0.1, "probability with which small-world moves an edge", mark=Mark.FOLLOWS, group=_GROUP, ge=0, le=1
+        0.1, "probability with which small-world moves an edge", mark=Mark.FOLLOWS, group=EXCHANGE, ge=0, le=1
     )
     edge_probability: float | None = setting(
         None,
         "probability of each edge in erdos-renyi (default: 2 ln(size) / size)",
         mark=Mark.FOLLOWS,
-        group=_GROUP,
+        group=EXCHANGE,
         gt=0,
         le=1,
     )
     fresh_neighbors: FreshNeighbors | None = setting(
         None,
-        "K: a new random graph every round, K neighbors each; directed:K: everyone draws K peers to hear from "
+        "neighbors in a new random graph every round: K each, or directed:K, where everyone draws K peers to hear from "
         "(takes the place of --topology)",
         mark=Mark.FOLLOWS,
-        group=_GROUP,
+        group=EXCHANGE,
     )
-    graph_seed: int = setting(0, "seed of random graphs", mark=Mark.FOLLOWS, group=_GROUP, ge=0)
+    graph_seed: int = setting(0, "seed of random graphs", mark=Mark.FOLLOWS, group=EXCHANGE, ge=0)
 
     def shape(self) -> tuple[int, int] | None:
         """`grid_shape` as (rows, columns)."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict
 
 from dpeer.plugins import reference
-from dpeer.sections import Mark, Section, setting
+from dpeer.sections import EXCHANGE, Mark, Section, setting
 from dpeer.training.compress_setting import check_compress
 from dpeer.training.lora import check_lora
 from dpeer.training.mixing.robust_setting import check_robust
@@ -49,8 +49,7 @@ FINISH = r"^(none|(head|all):[1-9][0-9]*)$"
 """The pattern of `--finish`."""
 
 _SEED: dict[str, Any] = {"ge": 0, "lt": 2**63}
-_DATA, _TRAINING, _OPTIONS, _WIRE = "Data and model", "Training", "Options of single algorithms", "What travels"
-_HOSTILE = "Hostile neighbors"
+_DATA, _TRAINING = "Data and model", "Training"
 
 
 class TaskSettings(Section):
@@ -58,15 +57,15 @@ class TaskSettings(Section):
 
     task: Named = setting(
         "digits",
-        "what to learn: digits, csv, image-folder, mnist, emnist, femnist, cifar10, cifar100, tiny-imagenet, "
-        "har, glue, or a function of your own that makes the task: FILE.py:FUNCTION or MODULE:FUNCTION",
+        "what to learn, such as csv: digits, csv, image-folder, mnist, emnist, femnist, cifar10, cifar100, "
+        "tiny-imagenet, har, glue, or a function of your own that makes the task: FILE.py:FUNCTION or MODULE:FUNCTION",
         mark=Mark.OWN,
         group=_DATA,
         first=True,
     )
     task_options: dict[str, Any] = setting(
         dict,
-        "KEY=VALUE for an option of the task, such as path=visits.csv; repeatable",
+        "an option of the task, such as path=visits.csv; repeatable",
         mark=Mark.OWN,
         group=_DATA,
         first=True,
@@ -82,16 +81,17 @@ with warnings.catch_warnings():
 
         partition: str | None = setting(
             None,
-            "how a built-in task's data are divided: dirichlet:0.3, dirichlet-equal:0.3, pathological:2 (classes a "
-            "peer, each class to as many peers), pathological-sampled:2 (each peer's classes drawn at random), iid, "
-            "writer, subject, group, own (default: the task's own)",
+            "how data are divided, such as dirichlet:0.3 or iid: dirichlet:0.3, dirichlet-equal:0.3, pathological:2 "
+            "(classes a peer, each class to as many peers), pathological-sampled:2 (each peer's classes drawn at "
+            "random), iid, writer, subject, group, own (default: the task's own)",
             mark=Mark.FOLLOWS,
             group=_DATA,
             first=True,
         )
         test_split: TestSplit = setting(
             "disjoint",
-            "disjoint: each test sample belongs to one peer; shared: several peers may have it, as in the papers' code",
+            "whose a test sample is: disjoint (one peer's), or shared (several peers may have it, as in the papers' "
+            "code)",
             mark=Mark.FOLLOWS,
             group=_DATA,
         )
@@ -113,7 +113,7 @@ with warnings.catch_warnings():
             group=_DATA,
         )
         model_options: dict[str, Any] = setting(
-            dict, "KEY=VALUE for an option of the model, such as width=128; repeatable", mark=Mark.FOLLOWS, group=_DATA
+            dict, "an option of the model, such as width=128; repeatable", mark=Mark.FOLLOWS, group=_DATA
         )
         head: str | None = setting(
             None,
@@ -158,19 +158,20 @@ class MethodSettings(Section):
 
     algorithm: Named = setting(
         "dfedsmdc",
-        "how peers train and what they share: a name of `dpeer algorithms`, or FILE.py:CLASS, or MODULE:CLASS",
+        "how peers train: a name of `dpeer algorithms`, or FILE.py:CLASS, or MODULE:CLASS",
         mark=Mark.SHARED,
         group=_TRAINING,
         first=True,
     )
     algorithm_options: dict[str, Any] = setting(
-        dict, "KEY=VALUE for an option of the algorithm; repeatable", mark=Mark.FOLLOWS, group=_TRAINING
+        dict, "an option of the algorithm, such as hidden=64; repeatable", mark=Mark.FOLLOWS, group=_TRAINING
     )
     preset: str | None = setting(
         None,
         "a paper's values where you give none; `dpeer algorithms` lists them",
         mark=Mark.FOLLOWS,
         group=_TRAINING,
+        first=True,
     )
     seed: int = setting(
         0, "seed of partition, initialisation and batch order", mark=Mark.SHARED, group=_TRAINING, **_SEED
@@ -194,8 +195,8 @@ class MethodSettings(Section):
     )
     participation_mode: Literal["peers", "server"] = setting(
         "peers",
-        "peers: who is not drawn keeps its body; server: all take the mean of those drawn, as from a server (needs "
-        "topology full, weights uniform)",
+        "what those do who are not drawn: peers (each keeps its body), or server (all take the mean of those drawn, as "
+        "from a server, which needs topology full and weights uniform)",
         mark=Mark.SHARED,
         group=_TRAINING,
     )
@@ -207,16 +208,18 @@ class StepSettings(Section):
     rounds: int = setting(20, "how often all peers train and mix", mark=Mark.SHARED, group=_TRAINING, first=True, ge=1)
     body_lr: float = setting(
         0.05,
-        "learning rate of the body, or of the whole model, in the first round",
+        "learning rate of the body; or of the whole model, where all of it is shared, in the first round",
         mark=Mark.SHARED,
         group=_TRAINING,
+        first=True,
         gt=0,
     )
     head_lr: float = setting(
         0.05,
-        "learning rate of the head in the first round (dfedmdc, dfedsmdc, fedrep, fedrod)",
+        "learning rate of the head; in the first round (dfedmdc, dfedsmdc, fedrep, fedrod)",
         mark=Mark.SHARED,
         group=_TRAINING,
+        first=True,
         gt=0,
     )
     lr_decay: float = setting(
@@ -268,16 +271,21 @@ class StepSettings(Section):
     )
     class_weights: ClassWeights = setting(
         "none",
-        "balanced: cross-entropy weights classes so that, rare or not, all of a peer's own count alike",
+        "weights of classes in cross-entropy: none, or balanced (rare or not, all of a peer's own count alike)",
         mark=Mark.OWN,
         group=_TRAINING,
     )
     body_epochs: int = setting(
-        5, "local epochs each round for the body, or the whole model", mark=Mark.OWN, group=_TRAINING, ge=1
+        5,
+        "epochs a round for the body; or for the whole model, where all of it is shared",
+        mark=Mark.OWN,
+        group=_TRAINING,
+        first=True,
+        ge=1,
     )
     head_epochs: int = setting(
         1,
-        "local epochs each round for the head (dfedmdc, dfedsmdc, fedrep: 10)",
+        "epochs a round for the head; of dfedmdc, dfedsmdc and fedrep, whose default is 10",
         mark=Mark.OWN,
         group=_TRAINING,
         ge=1,
@@ -304,25 +312,25 @@ class StepSettings(Section):
         group=_TRAINING,
         gt=0,
     )
-    batch_size: int = setting(32, "samples a minibatch", mark=Mark.OWN, group=_TRAINING, ge=1)
+    batch_size: int = setting(32, "samples a minibatch", mark=Mark.OWN, group=_TRAINING, first=True, ge=1)
 
 
 class OptionSettings(Section):
     """Options of built-in algorithms that have a flag of their own; an algorithm's `Options` say which are its."""
 
-    rho: float = setting(0.05, "radius of SAM (dfedsmdc, dfedsam, fedsam)", mark=Mark.SHARED, group=_OPTIONS, ge=0)
-    sam: SamOn = setting("body", "where dfedsmdc takes SAM steps", mark=Mark.SHARED, group=_OPTIONS)
+    rho: float = setting(0.05, "radius of SAM (dfedsmdc, dfedsam, fedsam)", mark=Mark.SHARED, group=_TRAINING, ge=0)
+    sam: SamOn = setting("body", "where dfedsmdc takes SAM steps", mark=Mark.SHARED, group=_TRAINING)
     ditto_lambda: float = setting(
-        0.75, "pull of the shared model on the personal one (ditto)", mark=Mark.SHARED, group=_OPTIONS, ge=0
+        0.75, "pull of the shared model on the personal one (ditto)", mark=Mark.SHARED, group=_TRAINING, ge=0
     )
     sparsity: float = setting(
-        0.5, "share of the weights that are zero (dis-pfl)", mark=Mark.SHARED, group=_OPTIONS, ge=0, lt=1
+        0.5, "share of the weights that are zero (dis-pfl)", mark=Mark.SHARED, group=_TRAINING, ge=0, lt=1
     )
     prune_rate: float = setting(
         0.5,
         "share of the weights exchanged in the first round (dis-pfl)",
         mark=Mark.SHARED,
-        group=_OPTIONS,
+        group=_TRAINING,
         ge=0,
         le=1,
     )
@@ -333,10 +341,11 @@ class WireSettings(Section):
 
     compress: CompressText = setting(
         "float32",
-        "how bodies become bytes: float32, bfloat16, float16, int16, int8, int4, or a class of your own: FILE.py:CLASS "
-        "or MODULE:CLASS",
+        "how bodies travel, such as int8: float32, bfloat16, float16, int16, int8, int4, or a class of your own: "
+        "FILE.py:CLASS or MODULE:CLASS",
         mark=Mark.FOLLOWS,
-        group=_WIRE,
+        group=EXCHANGE,
+        first=True,
     )
 
 
@@ -350,14 +359,14 @@ class MixingSettings(Section):
         "mix so that hostile neighbors cannot carry this peer off: clip, clip:TAU (how far one body may pull), "
         "trimmed-mean:F (withstands F of them), median",
         mark=Mark.SHARED,
-        group=_HOSTILE,
+        group=EXCHANGE,
     )
     # Own: whom to believe is each site's affair, and what is left out is no more than a body that did not come.
     max_norm: float | None = setting(
         None,
         "leave out a body whose difference from this peer's own is longer than this; any length by default",
         mark=Mark.OWN,
-        group=_HOSTILE,
+        group=EXCHANGE,
         gt=0,
     )
 

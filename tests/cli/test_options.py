@@ -4,28 +4,22 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import click
 import pytest
 
 from dpeer.cli.cluster import cluster
-from dpeer.cli.compare import compare
+from dpeer.cli.options import option_of
 from dpeer.cli.simulate import simulate
 from dpeer.cli.start import start
 from dpeer.exceptions import UnknownName
 from dpeer.federation.settings import Settings, option_names
-from dpeer.sections import meaning_of
+from dpeer.sections import in_short, meaning_of
 from dpeer.topology import TOPOLOGIES
 from dpeer.training import BUILTIN_TASKS, MODELS
 from dpeer.training.compress_setting import BUILT_IN
 from dpeer.training.data.partitions import check_spec
 
 Command = Callable[..., Any]
-KEYS = {
-    "task_options": "--task-option", "algorithm_options": "--algorithm-option", "model_options": "--model-option",
-}  # fmt: skip
-
-
-def flag(name: str) -> str:
-    return KEYS.get(name, f"--{name.replace('_', '-')}")
 
 
 def headings(text: str) -> dict[str, list[str]]:
@@ -43,12 +37,12 @@ def headings(text: str) -> dict[str, list[str]]:
     ("setting", "before", "after", "names"),
     [
         ("model", ": ", "", MODELS),
-        ("task", "what to learn: ", ", or a function", BUILTIN_TASKS),
-        ("compress", "how bodies become bytes: ", ", or a class", BUILT_IN),
+        ("task", ": ", ", or a function", BUILTIN_TASKS),
+        ("compress", ": ", ", or a class", BUILT_IN),
     ],
 )
 def test_the_help_names_every_one(setting: str, before: str, after: str, names: Iterable[str]) -> None:
-    text = (Settings.model_fields[setting].description or "").rpartition(before)[2]
+    text = (Settings.model_fields[setting].description or "").partition(before)[2]
     assert sorted(text.partition(after or "\n")[0].split(", ")) == sorted(names)
 
 
@@ -62,7 +56,7 @@ def test_the_help_names_every_partition() -> None:
 
 def test_the_graphs_that_the_help_names_exist() -> None:
     text = Settings.model_fields["topology"].description or ""
-    named = text.removeprefix("who gossips with whom: ").partition(", ...")[0].split(", ")
+    named = text.partition(": ")[2].partition(", ...")[0].split(", ")
     assert len(named) > 3
     assert {*named} <= {*TOPOLOGIES}
 
@@ -83,35 +77,41 @@ OWN_HOST = {"wait", "threads", "base_port", "insecure", "secret", "proxy", "serv
 @pytest.mark.parametrize(
     ("command", "lacks"),
     [
-        ("start", {"workers", "faults", "encrypt"}),
-        ("cluster", {"workers", "faults", *OWN_HOST}),
-        ("simulate", {"encrypt", *OWN_HOST}),
+        (start, {"workers", "faults", "encrypt"}),
+        (cluster, {"workers", "faults", *OWN_HOST}),
+        (simulate, {"encrypt", *OWN_HOST}),
     ],
 )
-def test_every_setting_is_listed_once_below_its_heading(command: str, lacks: set[str], dpeer: Command) -> None:
-    listed = headings(dpeer(command, "--help").out)
-    flags = [one for options in listed.values() for one in options]
+def test_every_setting_is_a_flag(command: click.Command, lacks: set[str]) -> None:
+    flags = [one for parameter in command.params for one in parameter.opts]
     assert len(flags) == len({*flags})
     for name in option_names():
-        meaning = meaning_of(Settings.model_fields[name])
-        heading = "Most used" if meaning.first else meaning.group
-        assert (flag(name) in listed.get(heading, [])) == (name not in lacks), name
+        assert (option_of(name) in flags) == (name not in lacks), name
 
 
-def test_what_most_people_need_comes_first(dpeer: Command) -> None:
+@pytest.mark.parametrize("command", ["start", "cluster", "simulate", "compare", "check", "init"])
+def test_a_help_is_one_page(command: str, dpeer: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = dpeer(command, "--help").out
+    listed = [one for options in headings(text).values() for one in options]
+    assert len(listed) <= 25
+    assert len(text.splitlines()) <= 45
+    assert "`dpeer settings [WORD]`" in text.splitlines()[-1]
+
+
+def test_what_most_people_need_is_below_its_heading(dpeer: Command) -> None:
     for command in ("start", "cluster", "simulate"):
-        (first, options), *_ = headings(dpeer(command, "--help").out).items()
-        assert first == "Most used"
-        expected = {
-            "--topology", "--size", "--task", "--task-option", "--partition", "--algorithm", "--rounds", "--out",
-            "--federation", "--resume",
-        }  # fmt: skip
-        assert {*options} == expected | ({"--rank"} if command == "start" else set())
+        listed = headings(dpeer(command, "--help").out)
+        assert "--federation" in listed["The run"]
+        for name in option_names():
+            meaning = meaning_of(Settings.model_fields[name])
+            shown = meaning.first and (name != "wait" or command == "start")
+            assert (option_of(name) in listed.get(meaning.group, [])) == shown, name
 
 
-def test_no_option_is_without_a_heading() -> None:
-    for command in (start, cluster, simulate, compare):
-        assert {one.name for one in command.params if getattr(one, "group", None) == "Other options"} <= {"out"}
+def test_what_a_help_has_of_a_setting_is_short() -> None:
+    short = {name: in_short(Settings.model_fields[name]) for name in option_names()}
+    assert {name: text for name, text in short.items() if not 2 <= len(text.split()) <= 20} == {}
 
 
 def test_options_are_completed(dpeer: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -331,6 +331,7 @@ SLOW = {
     "dpeer start --rank 0 --log-to tensorboard": Small(f"{TRAINS} --size 2 {WITHOUT_OTHERS}"),
     "dpeer start --rank 0": Small(f"{TRAINS} --size 2 {WITHOUT_OTHERS}"),
     "dpeer start --rank 3": Small(f"{TRAINS} --size 4 {WITHOUT_OTHERS}"),
+    "dpeer settings --of dpeer.toml --rank 3": Small(data=(members_file,)),
     "dpeer check --rank 3": Small(f"{TRAINS} --size 4 --base-port PORT"),
     "dpeer check --rank 3 --connect": Small(f"{TRAINS} --size 4 --base-port PORT --within 0.1s"),
     START: Small(f"{TRAINS} {WITHOUT_OTHERS}", (visits_file,)),
