@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -11,10 +12,8 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
-from matplotlib.patches import FancyArrowPatch
 from numpy.typing import NDArray
 
 from dpeer.exceptions import DpeerError
@@ -25,16 +24,11 @@ from dpeer.sections import names
 from dpeer.topology import Topology
 from dpeer.topology.settings import GraphSettings, build_graph
 
-Points = NDArray[np.float64]
-
 _NUMBERED = 24
 """The largest size whose peers are numbered and whose edges have arrows."""
 
-_PERIOD = 10
-"""The most rounds shown of a graph that repeats: a period of a thousand peers'."""
-
 _ROUNDS = 4
-"""The most rounds shown of a graph that never repeats."""
+"""The most rounds shown of a graph that changes with the round."""
 
 _DRAWN = 20_000
 """The most edges drawn: more take long, and look no different."""
@@ -44,36 +38,48 @@ _NAME = 28
 _VECTORS = 2000
 """The most edges that are lines of their own in an SVG, which more would make slow to open."""
 
-_STUB = 0.45
 _EXACT_LIMIT = 100
-
-# Where a binary digit of a hypercube's rank moves a peer. Found by search, like the numbers further down: directions
-# of equal length would let peers fall together or lie on edges that are not theirs.
-_DIRECTIONS = ((1.0, 0.0), (0.0, 1.0), (0.5, 0.5))
-_FOUR_DIRECTIONS = ((1.0, 0.0), (0.0, 1.0), (0.43, -0.21), (-0.21, 0.43))
+"""The largest graph of a file that is laid out by Kamada and Kawai, which takes minutes for hundreds of peers."""
 
 
-def draw_tile(axes: Axes, graph: Topology, color: str) -> None:
-    """Draw a graph, its peers in `color`."""
-    points = place(graph)
+def draw_tile(axes: Axes, graph: Topology, colors: Sequence[Any] = ()) -> None:
+    """Draw a graph, with its peers' numbers where they are few.
+
+    Args:
+        axes: Where.
+        graph: The graph; of one that changes, the first rounds.
+        colors: Each peer's, by rank; white without them.
+    """
+    axes.axis("off")
     axes.set_aspect("equal")
-    axes.set_xlim(-1.3, 1.3)
-    axes.set_ylim(-1.3, 1.3)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.spines[:].set_visible(False)
+    axes.margins(0.15)
+    points, numbered = place(graph), graph.size <= _NUMBERED
+    shown = min(graph.period, _ROUNDS) if graph.changing else 1
+    rounds = colormaps["viridis"](np.linspace(0.0, 0.9, shown)) if graph.changing else ["#555555"]
+    edges = [graph.edges_at(number) if graph.changing else graph.edges for number in range(shown)]
+    for number, (color, some) in enumerate(zip(rounds, edges, strict=True)):
+        # Thinner from round to round, so that an edge that comes again does not hide the first.
+        _draw_edges(axes, graph, some, points, color, 1.6 - 0.8 * number / shown)
+    nx.draw_networkx_nodes(
+        nx.empty_graph(graph.size), points, ax=axes, edgecolors="#333333", linewidths=1.0 if graph.size <= 100 else 0.4,
+        node_color=list(colors) or "white", node_size=330 if numbered else max(8, 3000 // graph.size),
+    )  # fmt: skip
+    for rank in range(graph.size if numbered else 0):
+        dark = colors and np.dot(colors[rank][:3], (0.299, 0.587, 0.114)) < 0.5
+        axes.annotate(
+            str(rank),
+            tuple(points[rank]),
+            ha="center",
+            va="center_baseline",
+            fontsize=9,
+            color="white" if dark else "black",
+        )
     if graph.changing:
-        note = _draw_rounds(axes, graph, points)
-    else:
-        edges = graph.edges
-        note = f"{len(edges):,} {'directed ' if graph.directed else ''}edge{'s' if len(edges) > 1 else ''}"
-        if len(edges) > _DRAWN:
-            note += f", {_DRAWN:,} of them drawn at random"
-            edges = [edges[drawn] for drawn in np.random.default_rng(0).choice(len(edges), _DRAWN, replace=False)]
-        _draw_edges(axes, graph, edges, points, color, 1.0)
-    _draw_peers(axes, points, color)
-    axes.set_title(named(graph.name), fontsize=11, fontweight="bold", pad=2)
-    axes.set_xlabel("\n".join([note, _details(graph)]), fontsize=8.5, labelpad=2)
+        lines = [Line2D([], [], color=color, lw=3, label=f"round {number}") for number, color in enumerate(rounds)]
+        axes.legend(
+            handles=lines, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 0.02), ncols=shown, frameon=False
+        )
+    axes.set_title(f"{named(graph.name)}\n{_note(graph, len(edges[0]))}", fontsize=10, parse_math=False)
 
 
 def named(name: str) -> str:
@@ -81,146 +87,48 @@ def named(name: str) -> str:
     return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
 
 
-def _draw_rounds(axes: Axes, graph: Topology, points: Points) -> str:
-    """Draw the edges of the first rounds, a color for each; returns a note on which they are."""
-    repeats = graph.repeats is not None
-    shown = min(graph.period, _PERIOD) if repeats else max(2, min(graph.period, _ROUNDS))
-    colors = colormaps["viridis"](np.linspace(0.0, 0.9, shown))
-    handles = []
-    for number, color in enumerate(colors):
-        # Thinner from round to round, so that an edge that comes again does not hide the first.
-        _draw_edges(axes, graph, graph.edges_at(number), points, color, 1.6 - 0.8 * number / shown)
-        handles.append(Line2D([], [], color=color, lw=3, label=str(number)))
-    axes.legend(
-        handles=handles, fontsize=8, loc="lower center", ncols=shown, frameon=False, borderaxespad=0.0, borderpad=0.0,
-        handlelength=0.8, handletextpad=0.3, columnspacing=0.7,
-    )  # fmt: skip
-    rounds = f"rounds 0-{shown - 1}" if shown > 1 else "round 0"
-    if repeats:
-        return f"{rounds} of {graph.period}" if shown < graph.period else f"{rounds}, then again from 0"
-    return f"{rounds}, drawn anew in every round"
+def _note(graph: Topology, edges: int) -> str:
+    if graph.changing:
+        return "a new graph every round"
+    drawn = f", {_DRAWN:,} of them drawn at random" if edges > _DRAWN else ""
+    kept = "" if graph.doubly_stochastic else "; average not kept"
+    return f"{edges:,} {'directed ' if graph.directed else ''}edge{'s' if edges > 1 else ''}{drawn}{kept}"
 
 
-def _draw_edges(axes: Axes, graph: Topology, edges: list[list[int]], points: Points, color: Any, width: float) -> None:
-    # The more lines, the thinner and paler, so that many do not run together; those of a grid do not cross.
-    lines = len(edges) / 8 if "grid_shape" in graph.parameters else len(edges)
-    width *= max(0.3, 1.2 / max(1.0, lines / 40) ** 0.35)
-    look: dict[str, Any] = {"color": color, "alpha": max(0.03, 0.9 / (1.0 + lines / 400)), "linewidth": width}
-    straight, around = segments(graph, edges, points)
+def _draw_edges(axes: Axes, graph: Topology, edges: Sequence[Any], points: Any, color: Any, width: float) -> None:
+    if len(edges) > _DRAWN:
+        edges = [edges[drawn] for drawn in np.random.default_rng(0).choice(len(edges), _DRAWN, replace=False)]
+    # The more lines, the thinner and paler, so that many do not run together.
+    how: dict[str, Any] = {
+        "edge_color": [color], "alpha": max(0.03, 0.9 / (1.0 + len(edges) / 400)),
+        "width": width * max(0.3, 1.2 / max(1.0, len(edges) / 40) ** 0.35),
+    }  # fmt: skip
+    whole = nx.empty_graph(graph.size, create_using=nx.DiGraph if graph.directed else nx.Graph)
+    whole.add_edges_from(edges)
     if graph.directed and graph.size <= _NUMBERED:
-        for start, end in straight:
-            # Bent, so that the way back and an edge past a neighbor on the circle are seen beside it.
-            bent: dict[str, Any] = {"connectionstyle": "arc3,rad=0.15", "shrinkA": 7, "shrinkB": 7}
-            axes.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=8, **bent, **look))
+        # Bent, so that the way back and an edge past a neighbor on the circle are seen beside it.
+        nx.draw_networkx_edges(whole, points, ax=axes, connectionstyle="arc3,rad=0.15", node_size=330, **how)
         return
-    axes.add_collection(LineCollection(list(straight), rasterized=len(edges) > _VECTORS, **look))
-    axes.add_collection(LineCollection(list(around), linestyle=(0, (2, 1.5)), **{**look, "alpha": 1.0}))
+    lines = nx.draw_networkx_edges(whole, points, ax=axes, arrows=False, **how)
+    lines.set_rasterized(len(edges) > _VECTORS)
 
 
-def _draw_peers(axes: Axes, points: Points, color: str) -> None:
-    if len(points) > _NUMBERED:
-        axes.plot(
-            points[:, 0], points[:, 1], ls="", marker="o", ms=max(1.0, 36 / len(points) ** 0.5), mec="none", color=color
-        )
-        return
-    axes.plot(points[:, 0], points[:, 1], ls="", marker="o", ms=14, mfc="white", mec=color, mew=1.4, zorder=3)
-    for rank, (x, y) in enumerate(points):
-        axes.annotate(str(rank), (x, y), ha="center", va="center_baseline", fontsize=7.5, zorder=4)
+def place(graph: Topology) -> Mapping[int, NDArray[np.float64]]:
+    """Each peer's place; the same at every call.
 
-
-def _details(graph: Topology) -> str:
-    """The graph's options, and remarks that the drawing needs."""
-    found = []
-    for key, value in graph.parameters.items():
-        if key == "grid_shape":
-            found.append("{} x {}".format(*value))
-        elif isinstance(value, int | float):
-            found.append(f"{key.replace('_', ' ')} {value:.3g}")
-    if graph.name == "torus":
-        found.append("dashed edges go around the border")
-    if not graph.doubly_stochastic:
-        found.append("average not kept")
-    return ", ".join(found)
-
-
-def place(graph: Topology) -> Points:
-    """Every peer's place, (size, 2), centred and with coordinates from -1 to 1; the same at every call."""
-    if shape := _lattice(graph):
-        points = _rows_and_columns(*shape)
-    elif graph.name == "star":
-        points = np.concatenate([np.zeros((1, 2)), _circle(graph.size - 1)])
-    elif graph.name == "hypercube":
-        points = _shadow_of_cube(graph.size)
-    elif graph.name.startswith("file:"):
-        points = _by_distance(graph)
-    else:
-        points = _circle(graph.size)
-    points = points - (points.max(axis=0) + points.min(axis=0)) / 2
-    return np.asarray(points / np.abs(points).max())
-
-
-def segments(graph: Topology, edges: list[list[int]], points: Points) -> tuple[Points, Points]:
-    """The lines to draw for edges: straight ones, and the ends of those that go around a torus's border.
-
-    Returns:
-        Two arrays (lines, 2, 2). An edge around the border leaves two short lines in the second: drawn across, it
-        would lie upon the edges of its whole row.
+    A grid stands in rows, a star around its center, a graph of a file by distance, all others on a circle.
     """
-    ends = np.array(edges, dtype=np.int64).reshape(-1, 2)
-    lines = points[ends]
-    shape = _lattice(graph)
-    if graph.name != "torus" or shape is None:
-        return lines, np.zeros((0, 2, 2))
-    columns = shape[1]
-    apart = np.abs(ends[:, 0] // columns - ends[:, 1] // columns) + np.abs(ends[:, 0] % columns - ends[:, 1] % columns)
-    inside, around = lines[apart == 1], lines[apart > 1]
-    along = around[:, 1] - around[:, 0]
-    spacing = np.linalg.norm(points[1] - points[0])
-    stub = _STUB * spacing * along / np.linalg.norm(along, axis=1, keepdims=True)
-    first = np.stack([around[:, 0], around[:, 0] - stub], axis=1)
-    last = np.stack([around[:, 1], around[:, 1] + stub], axis=1)
-    return inside, np.concatenate([first, last])
-
-
-def _lattice(graph: Topology) -> tuple[int, int] | None:
-    """The rows and columns of a grid or torus; None for other graphs, and for a torus of one row, which is a ring."""
-    rows, columns = graph.parameters.get("grid_shape", (0, 0))
-    if rows * columns == 0 or (graph.name == "torus" and 1 in (rows, columns)):  # a torus of one row is a ring
-        return None
-    return rows, columns
-
-
-def _circle(size: int) -> Points:
-    """Places on a circle: rank 0 at the top, the others clockwise."""
-    angles = math.pi / 2 - 2 * math.pi * np.arange(size) / size
-    return np.stack([np.cos(angles), np.sin(angles)], axis=1)
-
-
-def _rows_and_columns(rows: int, columns: int) -> Points:
-    ranks = np.arange(rows * columns)
-    return np.stack([ranks % columns, -(ranks // columns)], axis=1).astype(np.float64)
-
-
-def _shadow_of_cube(size: int) -> Points:
-    """Places for a hypercube: every binary digit of the rank moves a peer in a direction of its own."""
-    digits = np.arange(size.bit_length() - 1)
-    if len(digits) <= len(_FOUR_DIRECTIONS):
-        directions = np.array(_FOUR_DIRECTIONS if len(digits) == len(_FOUR_DIRECTIONS) else _DIRECTIONS[: len(digits)])
-    else:
-        angles = 1.077 * np.pi * (digits + 0.5) / len(digits)
-        lengths = 1.0 + 1.511 * (digits * 0.257 % 1.0)
-        directions = np.stack([np.cos(angles), np.sin(angles)], axis=1) * lengths[:, None]
-    return np.asarray((np.arange(size)[:, None] >> digits & 1) @ directions)
-
-
-def _by_distance(graph: Topology) -> Points:
-    """Places for other graphs: peers that are few edges apart stand close together."""
-    drawn: nx.Graph[int] = nx.Graph()
-    drawn.add_nodes_from(range(graph.size))
-    drawn.add_edges_from((one, other) for one, other in graph.edges)
-    # Kamada and Kawai's places are better, and take minutes for hundreds of peers.
-    found = nx.kamada_kawai_layout(drawn) if graph.size <= _EXACT_LIMIT else nx.spring_layout(drawn, seed=0)
-    return np.array([found[rank] for rank in range(graph.size)], dtype=np.float64)
+    if graph.name == "grid":
+        columns = graph.parameters["grid_shape"][1]
+        return {rank: np.array([rank % columns, -(rank // columns)], np.float64) for rank in range(graph.size)}
+    if graph.name == "star":
+        return {0: np.zeros(2), **nx.circular_layout(nx.path_graph(range(1, graph.size)))}
+    if graph.name.startswith("file:"):
+        drawn: nx.Graph[int] = nx.empty_graph(graph.size)
+        drawn.add_edges_from((one, other) for one, other in graph.edges)
+        close: Any = nx.kamada_kawai_layout(drawn) if graph.size <= _EXACT_LIMIT else nx.spring_layout(drawn, seed=0)
+        return dict(close)
+    return dict(nx.circular_layout(nx.empty_graph(graph.size)))
 
 
 SIZE_LIMIT = 1000
@@ -248,7 +156,7 @@ def tiles(report: Report) -> Panel:
         scale = Normalize(min(known) - 0.01, max(known) + 0.01)
     for axes, (group, graph), found in zip(grid, shown, values, strict=False):
         _draw(axes, graph, found, scale)
-        axes.set_title(wrap(group.name, 34 if columns > 1 else 70), fontsize=11, pad=4)
+        axes.set_title(f"{wrap(group.name, 34 if columns > 1 else 70)}\n{axes.get_title()}", fontsize=10)
     for axes in grid[len(shown) :]:
         axes.set_visible(False)
     if len(known) > 1:
@@ -273,32 +181,12 @@ def tiles(report: Report) -> Panel:
 
 
 def _draw(axes: Axes, graph: Topology, found: dict[int, float], scale: Normalize) -> None:
-    draw_tile(axes, graph, "#555555")
-    # The text below a tile is small beside seven others; here it has room.
-    axes.xaxis.label.set_fontsize(9.5)
-    axes.set_xlabel("\n".join([graph.name, *filter(None, axes.get_xlabel().split("\n"))]))
-    key = axes.get_legend()
-    if key is not None:
-        for text in key.get_texts():
-            text.set_fontsize(9.5)
-        key.get_texts()[0].set_text(f"round {key.get_texts()[0].get_text()}")
-        axes.set_ylim(bottom=-1.45)
-    points = place(graph)
-    numbered = graph.size <= _NUMBERED
-    colors = [colormaps[_COLORMAP](scale(found[rank])) if rank in found else (1.0,) * 4 for rank in range(graph.size)]
-    area = 330.0 if numbered else max(12.0, 3000 / graph.size)
-    axes.scatter(
-        points[:, 0],
-        points[:, 1],
-        s=area,
-        c=colors,
-        edgecolors="#333333",
-        linewidths=1.0 if graph.size <= 100 else 0.4,
-        zorder=5,
+    white = (1.0,) * 4
+    draw_tile(
+        axes,
+        graph,
+        [colormaps[_COLORMAP](scale(found[rank])) if rank in found else white for rank in range(graph.size)],
     )
-    for rank, (x, y) in enumerate(points if numbered else ()):
-        ink = "white" if np.dot(colors[rank][:3], (0.299, 0.587, 0.114)) < 0.5 else "black"
-        axes.annotate(str(rank), (x, y), ha="center", va="center_baseline", fontsize=9.5, color=ink, zorder=6)
 
 
 def _graph(group: Group) -> Topology | None:

@@ -53,7 +53,7 @@ def _figure(graph: Topology) -> Figure:
     figure = Figure(figsize=(14.0, 5.2), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1))
     figure.suptitle(f"{graph.size} peers, {graph.weights_rule} weights\n{_described(analysis)}", fontsize=12)
     tile, values, left = figure.subplots(1, 3)
-    draw_tile(tile, graph, COLORS[0])
+    draw_tile(tile, graph)
     _draw_spectrum(values, spectrum(graph), analysis.period)
     rounds = max(_FEWEST, math.ceil(1.15 * analysis.rounds))
     _draw_disagreement(left, disagreement(graph, rounds))
@@ -80,7 +80,8 @@ def _draw_disagreement(axes: Axes, left: NDArray[np.float64]) -> None:
         # No slope leads there: a line to the bottom would seem to pass 1e-3 before the round is over.
         rounds, shown = np.append(rounds, end), np.concatenate([shown[:-1], [shown[-2], BOTTOM]])
         words = "exactly the average from here on"
-        axes.annotate(words, (end, BOTTOM), (-12, 8), textcoords="offset points", ha="right", fontsize=9)
+        side, shift = ("left", 12) if 2 * end < len(left) else ("right", -12)
+        axes.annotate(words, (end, BOTTOM), (shift, 8), textcoords="offset points", ha=side, fontsize=9)
         axes.plot([end], [BOTTOM], marker="v", ms=11, color=COLORS[0], mec="white", clip_on=False, zorder=5)
     axes.plot(rounds, shown, color=COLORS[0], marker="o", ms=4, markevery=max(1, end // 8))
     axes.set_xlim(0.0, len(left) - 1)
