@@ -386,7 +386,9 @@ class ConnectionSetup:
                 self.part(link)
                 effects += [Close(link), *self.dialling.begin([one.rank])]
             elif one.unanswered is not None:
-                if now >= one.unanswered:
+                if now >= one.unanswered and neighbor.link not in (None, link) and neighbor.status is Status.ALIVE:
+                    effects += self._give_up(link)  # heard on a link of its own, it does not hear this peer on this one
+                elif now >= one.unanswered:
                     self.introduce(link, now)
             elif neighbor.link != link:  # answered, but not by one that may train with us
                 self._hello(link, reply=False)

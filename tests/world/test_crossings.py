@@ -24,6 +24,7 @@ def test_the_invariants_hold_where_neighbors_dial_each_other(chunk):
         pytest.param(69, id="a link that one end alone hears"),
         pytest.param(99, id="the same on a changing graph"),
         pytest.param(146, id="a peer that leaves while it meets the others"),
+        pytest.param(6149, id="a link on which no hello of one end arrives"),
     ],
 )
 def test_what_went_wrong_once_goes_well(seed):

@@ -358,6 +358,20 @@ def test_a_link_that_is_not_heard_for_a_while_does_not_stay():
     assert table.core.members[1].link == "from 1"
 
 
+def test_a_link_on_which_a_neighbor_that_is_heard_on_its_own_answers_no_hello_is_given_up():
+    """What this peer says on it is lost on the way."""
+    table = Table(rank=0, dialled=[1])
+    table.established(1)
+    table.hear("from 1", table.hello(1))
+    for _ in range(4):
+        table.wait(1)
+        table.hear("from 1", table.beat(1, 0))
+        assert not table.closed
+    table.wait(1)
+    assert table.closed == [table.links[1]]
+    assert table.core.members[1].link == "from 1"
+
+
 def test_a_rank_that_was_given_up_a_link_to_is_dialled_again_once_the_other_link_is_broken():
     table, own = crossed(1)
     table.hear("from 0", table.hello(0))
