@@ -29,6 +29,10 @@ def test_the_invariants_hold_when_older_copies_are_put_back(chunk):
     check(generate_restores, range(chunk, RESTORES, CHUNKS))
 
 
+def test_a_peer_whose_neighbors_were_left_behind_and_have_ended_finds_none():
+    assert why(generate_restores(6182)) is None
+
+
 def put_back(seconds, *faults, size=5, rounds=40, **more):
     """A world in which rank 3's disk is copied after 5 s and lost at 12 s, and the copy put back `seconds` later."""
     loss = Fault("back up", (3,), 5.0), Fault("restore", (3,), 12.0, seconds), *faults

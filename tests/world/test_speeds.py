@@ -24,6 +24,10 @@ def test_the_invariants_hold_at_unequal_speeds(chunk):
     check(generate_speeds, range(chunk, SPEEDS, CHUNKS))
 
 
+def test_two_slow_peers_of_three_on_slow_lines_hold_nobody_up():
+    assert why(generate_speeds(6147)) is None
+
+
 def played(**changes):
     return World(Scenario(3, "ring", 5, 60, faults=(SLOW,), disk=(0.0,), **changes), log=True).run()
 
