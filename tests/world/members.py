@@ -299,6 +299,8 @@ class MemberWorld(World):
             since = max([life.since, *(one.at + one.seconds for one in self.scenario.faults if one.what in _CUTS)])
             if late and since + _MEETS * max(1.0, self.scenario.pace) > over:
                 continue  # the others had left when it came, or were in the last rounds
+            if late and life.rank in last.members and last.members[life.rank].address != self.addresses.get(life.rank):
+                continue  # it has moved by a list that never counted: the others dial its old address
             if life.rank in last.members or life.rank in last.former:
                 good = ("done", "killed") if life.rank in last.members else ("done", "left", "evicted", "killed")
                 self.check(status in good, f"rank {life.rank} ended {status}: {self.statuses()}")

@@ -13,7 +13,7 @@ from dpeer.peer.core.waiting import Waiting
 from dpeer.simulation.network import later
 from tests.thinning import every
 from tests.world import member_accidents as accidents
-from tests.world.checking import check
+from tests.world.checking import check, why
 from tests.world.members import MEMBERS, generate_members
 
 CHUNKS = 24
@@ -59,6 +59,11 @@ ACCIDENTS = [
 @pytest.mark.parametrize("accident", every(2, ACCIDENTS), ids=lambda one: one.__name__)
 def test_an_accident_ends_well(accident):
     accident()
+
+
+def test_a_peer_that_moves_by_a_list_that_never_counts_may_end_isolated():
+    """Two lists of one number: the other one has counted, and the members dial the old address."""
+    assert why(generate_members(5153)) is None
 
 
 @pytest.mark.parametrize(("accident", "least"), [(accidents.twins_and_a_cut, 1), (accidents.a_voter_loses_its_disk, 1)])
