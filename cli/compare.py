@@ -28,6 +28,7 @@ from dpeer.federation.run_settings import (
     ThreadSettings,
 )
 from dpeer.federation.settings import option_names
+from dpeer.topology import split_names
 
 if TYPE_CHECKING:
     from dpeer.experiments.comparison import Compared
@@ -50,7 +51,7 @@ _option = partial(click.option, cls=GroupedOption, group="The comparison")
 
 
 def _list(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
-    return None if value is None else [part.strip() for part in value.split(",") if part.strip()]
+    return None if value is None else [part for part in split_names(value) if part]
 
 
 def _shard(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, int] | None:

@@ -173,8 +173,6 @@ def make_cell(
     name = condition.name(variant.settled)
     folder = out / _safe(f"{variant.label.replace(':', '+')}-{name}-seed{seed}{mark}")
     given = {name: value for name, value in condition.values.items() if value is not None}
-    if "fresh_neighbors" in variant.changes:
-        given.pop("topology", None)  # its graphs are of its own making
     values = {**base, **given, **variant.changes, "algorithm": variant.algorithm, "seed": seed, "out": folder}
     values["algorithm_options"] = variant.options_among(base)
     try:

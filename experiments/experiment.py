@@ -226,16 +226,13 @@ def _conditions(base: Mapping[str, Any], plan: Plan, path: Path | None) -> list[
         for one in plan.conditions or [{}]
     ]
     usual: dict[str, Any] = {"topology": base.get("topology"), "partition": base.get("partition")}
-    if "fresh_neighbors" in base:
-        usual["fresh_neighbors"] = base["fresh_neighbors"]
-    fresh = "fresh_neighbors" in {*usual, *(name for one in listed for name in one)}
-    if usual["topology"] is None and not fresh:  # fresh neighbors make graphs of their own
+    if usual["topology"] is None:
         usual["topology"] = Settings.model_fields["topology"].default
     vary = {name: getattr(plan, name) or [usual[name]] for name in ("topology", "partition")}
     names = dict.fromkeys([*usual, *vary, *(name for one in listed for name in one)])
     defaults = {name: usual.get(name, base.get(name)) for name in names}
     for name, value in defaults.items():
-        if value is None and name not in ("topology", "fresh_neighbors"):
+        if value is None and name != "topology":
             defaults[name] = Settings.model_fields[name].get_default(call_default_factory=True)
     combinations = [dict(zip(vary, values, strict=True)) for values in itertools.product(*vary.values())]
     found = [Condition({**defaults, **combined, **one}) for combined in combinations for one in listed]

@@ -13,8 +13,6 @@ from dpeer.federation.removed_names import KEYS, VALUES
 from dpeer.training.lora import FORM
 
 _EXPECTED = {
-    "grid_shape": "ROWSxCOLUMNS, for example 2x4",
-    "fresh_neighbors": "K or directed:K, for example 4",
     "device": "auto, cpu, cuda or cuda:N",
     "finish": "none, head:E or all:E, for example head:5",
     "robust": "none, clip, clip:TAU, trimmed-mean:F or median, for example trimmed-mean:1",

@@ -10,7 +10,7 @@ from typing import Any
 from dpeer.federation.settings import default_of, shared
 from dpeer.privacy import Guarantee
 from dpeer.privacy.settings import SAMPLE_ONLY, PrivacySettings
-from dpeer.topology import Topology
+from dpeer.topology import Topology, shared_name
 from dpeer.training import MODELS, Algorithm, Task, codecs, shared_options, source_hash
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.options import flagged_options
@@ -54,7 +54,7 @@ def fingerprint(
 
     return {
         "size": values["size"],
-        "topology": _kind(values["topology"]),  # a file may lie elsewhere on every host
+        "topology": shared_name(values["topology"]).partition(":")[0],  # its parameters follow
         **{f"topology {name}": value for name, value in graph.parameters.items()},
         "weights": graph.weights_rule,
         "edges": graph.digest,
@@ -71,10 +71,6 @@ def fingerprint(
         "noise_multiplier": guarantee.noise_multiplier if guarantee else None,
         **{name: values[name] for name in _privacy(values["privacy"])},
     }
-
-
-def _kind(topology: str) -> str:
-    return "file" if topology.startswith("file:") else topology.rpartition(":")[2]
 
 
 def _privacy(level: str) -> tuple[str, ...]:

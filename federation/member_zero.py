@@ -11,13 +11,11 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.federation import addresses, keys
 from dpeer.federation.run_settings import NetworkPart
 from dpeer.peer.core.member_list import Member, MemberList, MemberListError
-from dpeer.topology import Topology
-from dpeer.topology.settings import GraphSettings, build_graph, fresh_topology
+from dpeer.topology import Topology, shared_name
+from dpeer.topology.settings import GraphSettings, build_graph
 
 _CHANGES = ("size", "topology", "weights", "edges", "rounds")
 """Fields of the fingerprint that a list may change; so do the graph's parameters, `topology NAME`."""
-
-_FRESH = "fresh:"
 
 
 def federation_of(fingerprint: Mapping[str, Any]) -> str:
@@ -51,16 +49,9 @@ def list_zero(graph: GraphSettings, network: NetworkPart, rounds: int, fingerpri
         },
         former={},
         rounds=rounds,
-        graph=graph_name(graph),
+        graph=shared_name(graph.topology),
         edges=edges_of(build_graph(graph)),
     )
-
-
-def graph_name(graph: GraphSettings) -> str:
-    """The graph's name in a list; where it is a file's, without the folder, which may be another one on each host."""
-    if graph.fresh_neighbors is not None:
-        return f"{_FRESH}{graph.fresh_neighbors}"
-    return "file" if graph.topology.startswith("file:") else graph.topology.rpartition(":")[2]
 
 
 def edges_of(graph: Topology) -> str:
@@ -72,7 +63,7 @@ def graph_of_list(graph: GraphSettings, one: MemberList) -> Topology:
     """The graph of a list, over its members in the order of their ranks.
 
     Args:
-        graph: The settings of the graph in the federation file: its parameters stay, as far as a list's graph has them.
+        graph: The settings of the graph in the federation file.
         one: The list.
 
     Raises:
@@ -91,16 +82,10 @@ def graph_of_list(graph: GraphSettings, one: MemberList) -> Topology:
 
 
 def named_graph(graph: GraphSettings, name: str, size: int) -> Topology:
-    """The graph that a list would name so, of so many members; parameters as in `graph_of_list`.
+    """The graph that a list would name so, of so many members.
 
     Raises:
         ConfigurationError: No such graph exists.
     """
-    changed: dict[str, Any] = {"size": size}
-    if size != graph.size:
-        changed["grid_shape"] = None  # which fits one size
-    if name != graph_name(graph):
-        fresh = name.removeprefix(_FRESH) if name.startswith(_FRESH) else None
-        topology = name if fresh is None else fresh_topology(fresh, None)[0]
-        changed |= {"fresh_neighbors": fresh, "topology": topology}
-    return build_graph(graph.model_copy(update=changed))
+    topology = graph.topology if name == shared_name(graph.topology) else name
+    return build_graph(graph.model_copy(update={"size": size, "topology": topology}))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 _ADVERSARY = "leave it out: --noise-multiplier SIGMA/sqrt(M) adds the noise of papers, and epsilon is a neighbor's"
 _DASHBOARD = "`dpeer dashboard RUN` shows the peers of this host in a browser"
+_GRAPH = "a graph's parameters stand in its name: --topology "
 _METRICS = "read it from each run's metrics.jsonl, or from peers.csv beside the table"
 _PRIVACY = "`dpeer privacy` takes a run's settings: --noise-multiplier gives epsilon, --target-epsilon the noise"
 
@@ -33,10 +34,14 @@ KEYS = {
     "alone_share": "--alone auto takes at most ten seconds and a quarter of the run; --alone always trains it whole",
     "bulk": "leave it out: with keys all goes over the one port of `address`",
     "checkpoint_minutes": "--local-steps makes rounds shorter, and `dpeer drain` ends a peer after its round",
+    "degree": f"{_GRAPH}random-regular:4 or small-world:4,0.1",
     "dp_adjacency": "leave it out: any other data set may stand in a peer's place; `dpeer privacy` has papers' epsilon",
     "dp_adversary": _ADVERSARY,
     "dp_min_honest": _ADVERSARY,
+    "edge_probability": f"{_GRAPH}erdos-renyi:0.4",
     "finetune_epochs": "--finish all:E trains the whole model at home for E epochs after the last round",
+    "fresh_neighbors": f"{_GRAPH}fresh:2 or fresh-directed:2",
+    "grid_shape": f"{_GRAPH}grid:2x4 or torus:3x4",
     "grow": "leave it out: `dpeer members add` takes in a new rank",
     "log_max": "let logrotate move log.jsonl: the peer begins it anew",
     "mixing": "leave it out: the weight of a body that does not come goes to the receiver's own",
@@ -45,6 +50,7 @@ KEYS = {
     "patience": "--keep best keeps the model of the best round",
     "rejoin_after": "leave it out: a peer that was left behind takes the mean of its neighbors' bodies",
     "rejoin_head_epochs": "leave it out: the round's own head phase fits the head to the adopted body",
+    "rewire": f"{_GRAPH}small-world:4,0.1",
     "shares": "--size divides a common pool of data: start as many peers as it has parts",
     "steps_from": "a round that was killed repeats its own steps on --resume",
     "tcp_only": "leave it out: peers take TCP, or the path where the address is ipc:///PATH",

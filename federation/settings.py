@@ -32,7 +32,7 @@ from dpeer.federation.run_settings import (
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.sections import Mark, Section, marked, meaning_of
 from dpeer.topology import size_of
-from dpeer.topology.settings import GraphSettings, fresh_topology
+from dpeer.topology.settings import GraphSettings
 from dpeer.training.compress_setting import with_compress
 from dpeer.training.settings import DataPart, TrainingPart
 
@@ -103,14 +103,11 @@ class Settings(NetworkPart, _AllSettings):
 
     @model_validator(mode="after")
     def _settle(self) -> Settings:
-        """Set what follows from other settings: a preset's values, the topology from fresh_neighbors, a file's size."""
+        """Set what follows from other settings: a preset's values, and the size of a graph's file."""
         for name, value in self._of_preset().items():
             if name not in self.model_fields_set:
                 setattr(self, name, value)
                 self.model_fields_set.discard(name)  # not given
-        if self.fresh_neighbors is not None:
-            asked = self.topology if "topology" in self.model_fields_set else None
-            self.topology, _ = fresh_topology(self.fresh_neighbors, asked)
         if self.topology.startswith("file:") and "size" not in self.model_fields_set:
             self.size = size_of(self.topology)
         return self

@@ -79,7 +79,7 @@ def draw_tile(axes: Axes, graph: Topology, colors: Sequence[Any] = ()) -> None:
         axes.legend(
             handles=lines, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 0.02), ncols=shown, frameon=False
         )
-    axes.set_title(f"{named(graph.name)}\n{_note(graph, len(edges[0]))}", fontsize=10, parse_math=False)
+    axes.set_title(f"{named(graph.label)}\n{_note(graph, len(edges[0]))}", fontsize=10, parse_math=False)
 
 
 def named(name: str) -> str:
@@ -176,7 +176,7 @@ def tiles(report: Report) -> Panel:
         )
         + (f"Of {len(groups)} groups the best on each graph, {_TILES} graphs at most. " if len(groups) > _TILES else "")
     )
-    alt = "Drawings of graphs. " + " ".join(f"{g.label}: {graph.name} of {graph.size} peers." for g, graph in shown)
+    alt = "Drawings of graphs. " + " ".join(f"{g.label}: {graph.label} of {graph.size} peers." for g, graph in shown)
     return Panel(title, caption, alt, figure)
 
 

@@ -1,7 +1,7 @@
 """A graph as a list of edges, and the fixed graphs that need no chance.
 
-A graph is a function of the number of peers, and of those options of `build` that its arguments name; a new one is such
-a function and one line in `FIXED`. Nodes are the ranks 0..size-1.
+A graph is a function of the number of peers, of the parameters in its name (specs.py) and, if it has one, the graph
+seed; a new one is such a function and one line in `FIXED`. Nodes are the ranks 0..size-1.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ def ring(size: int) -> Graph:
     return Graph.of_steps(size, [1, -1])
 
 
-def grid(size: int, grid_shape: tuple[int, int] | None) -> Graph:
+def grid(size: int, grid_shape: tuple[int, int] | None = None) -> Graph:
     """Rows and columns, rank = row * columns + column; open at the borders."""
     return _lattice("grid", size, grid_shape)
 
 
-def torus(size: int, grid_shape: tuple[int, int] | None) -> Graph:
+def torus(size: int, grid_shape: tuple[int, int] | None = None) -> Graph:
     """A grid whose borders are joined; in a dimension of 2 that would double an edge, so nothing is added."""
     return _lattice("torus", size, grid_shape)
 
@@ -145,9 +145,7 @@ def powers_of_two(size: int) -> list[int]:
 def _lattice(name: str, size: int, shape: tuple[int, int] | None) -> Graph:
     rows, columns = shape or _nearly_square(name, size)
     if rows < 1 or columns < 1 or rows * columns != size:
-        raise TopologyError(
-            f"{name}: grid shape {rows}x{columns} does not hold {size} peers: rows times columns must be {size}"
-        )
+        raise TopologyError(f"{name}:{rows}x{columns} does not hold {size} peers: rows times columns must be {size}")
     ranks = np.arange(size).reshape(rows, columns)
     joined = [(ranks[:-1], ranks[1:]), (ranks[:, :-1], ranks[:, 1:])]
     if name == "torus" and rows > 2:
@@ -165,6 +163,6 @@ def _nearly_square(name: str, size: int) -> tuple[int, int]:
         line = "ring" if name == "torus" else "line"
         raise TopologyError(
             f"{name}: size {size} is prime, which leaves only a {line}: choose another size, or the {line} itself by "
-            f"grid shape 1x{size}"
+            f"{name}:1x{size}"
         )
     return rows, size // rows

@@ -20,7 +20,7 @@ from dpeer.exceptions import TopologyError
 from dpeer.topology.graphs import MOST_EDGES, Graph, Ranks
 
 
-def random_regular(size: int, degree: int, graph_seed: int) -> Graph:
+def random_regular(size: int, graph_seed: int, degree: int = 4) -> Graph:
     """A random connected graph in which everyone has `degree` neighbors."""
     check_regular("random-regular", "degree", degree, size)
     if degree == 1 and size > 2:
@@ -29,7 +29,7 @@ def random_regular(size: int, degree: int, graph_seed: int) -> Graph:
     return _connected("random-regular", parameters, size, lambda generator: draw_regular(size, degree, generator))
 
 
-def small_world(size: int, degree: int, rewire: float, graph_seed: int) -> Graph:
+def small_world(size: int, graph_seed: int, degree: int = 4, rewire: float = 0.1) -> Graph:
     """A ring in which everyone is joined to the `degree` nearest, each edge then moved with probability `rewire`.
 
     Watts and Strogatz, "Collective dynamics of 'small-world' networks", 1998.
@@ -46,7 +46,7 @@ def small_world(size: int, degree: int, rewire: float, graph_seed: int) -> Graph
     )
 
 
-def erdos_renyi(size: int, edge_probability: float | None, graph_seed: int) -> Graph:
+def erdos_renyi(size: int, graph_seed: int, edge_probability: float | None = None) -> Graph:
     """Every pair is joined with probability `edge_probability`, by default twice the threshold of connectedness.
 
     Erdos and Renyi, "On random graphs I", 1959 (in Gilbert's form, each edge on its own).

@@ -83,7 +83,7 @@ def analyse(topology: Topology) -> Analysis:
         rounds, half = rounds_to_agree(gap), rounds_to_agree(gap, _HALF)
     sent = np.concatenate([topology.mixing_at(number).messages() for number in range(topology.period)])
     return Analysis(
-        topology=topology.name,
+        topology=topology.label,
         size=topology.size,
         second_singular_value=1.0 - gap,
         spectral_gap=gap,

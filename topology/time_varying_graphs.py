@@ -70,10 +70,10 @@ def random_matching(size: int, graph_seed: int) -> TimeVaryingGraph:
     return TimeVaryingGraph(draw, parameters={"graph_seed": graph_seed})
 
 
-def fresh_neighbors(size: int, fresh_neighbors: int, graph_seed: int) -> TimeVaryingGraph:
+def fresh(size: int, graph_seed: int, fresh_neighbors: int = 4) -> TimeVaryingGraph:
     """Each round has a new random graph in which everyone has `fresh_neighbors` neighbors; connected from 2 on."""
     degree = fresh_neighbors
-    check_regular("fresh-neighbors", "K", degree, size)
+    check_regular("fresh", "K", degree, size)
 
     def draw(number: int) -> Graph:
         generator = random_stream(graph_seed, number)
@@ -81,12 +81,12 @@ def fresh_neighbors(size: int, fresh_neighbors: int, graph_seed: int) -> TimeVar
             graph = _draw_fresh(size, degree, generator)
             if degree == 1 or graph.is_connected():
                 return graph
-        raise TopologyError(f"fresh-neighbors: {degree} of {size} peers, round {number}: no draw is connected")
+        raise TopologyError(f"fresh: {degree} of {size} peers, round {number}: no draw is connected")
 
     return TimeVaryingGraph(draw, parameters={"fresh_neighbors": degree, "graph_seed": graph_seed})
 
 
-def fresh_directed(size: int, fresh_neighbors: int, graph_seed: int) -> TimeVaryingGraph:
+def fresh_directed(size: int, graph_seed: int, fresh_neighbors: int = 4) -> TimeVaryingGraph:
     """In every round everyone draws `fresh_neighbors` peers to hear; others may hear the same ones.
 
     Rows of the matrix sum to one, columns do not: the average over the peers is not kept. It is how published
@@ -110,7 +110,7 @@ def fresh_directed(size: int, fresh_neighbors: int, graph_seed: int) -> TimeVary
 TIME_VARYING: dict[str, Callable[..., TimeVaryingGraph]] = {
     "one-peer-exponential": one_peer_exponential,
     "random-matching": random_matching,
-    "fresh-neighbors": fresh_neighbors,
+    "fresh": fresh,
     "fresh-directed": fresh_directed,
 }
 

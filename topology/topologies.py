@@ -20,13 +20,14 @@ from dpeer.topology.graphs import FIXED, Graph, Ranks
 from dpeer.topology.mixing_matrix import CONNECTED, WEIGHT_RULES, MixingMatrix, component_count, mixing_matrix
 from dpeer.topology.neighborhood import Neighborhood, check_rank
 from dpeer.topology.random_graphs import RANDOM
+from dpeer.topology.specs import parsed
 from dpeer.topology.time_varying_graphs import TIME_VARYING, TimeVaryingGraph
 from dpeer.topology.user_graphs import PREFIX, file_graph, is_function, plugin_graph, shown
 
 _FUNCTIONS: dict[str, Callable[..., Graph | TimeVaryingGraph]] = {**FIXED, **RANDOM, **TIME_VARYING}
 
 TOPOLOGIES: tuple[str, ...] = tuple(_FUNCTIONS)
-"""The names `build` knows; besides, `file:PATH` and `FILE.py:FUNCTION`."""
+"""The names `build` knows, without parameters; besides, `file:PATH` and `FILE.py:FUNCTION`."""
 
 WEIGHTS: tuple[str, ...] = tuple(WEIGHT_RULES)
 """The names of the weights rules `build` knows."""
@@ -49,6 +50,7 @@ class Topology:
 
     Attributes:
         name: The graph's name, one of `TOPOLOGIES`, `file:NAME`, or `FILE.py:FUNCTION`.
+        label: The same with the parameters that it was asked for with.
         size: The number of peers.
         weights_rule: One of `WEIGHTS`, or "own" for a graph that brings its weights.
         parameters: The graph's other parameters, JSON-able and canonical: `{"grid_shape": [2, 4]}`,
@@ -58,6 +60,7 @@ class Topology:
     """
 
     name: str
+    label: str = field(compare=False)
     size: int
     weights_rule: str
     parameters: dict[str, Any] = field(hash=False)
@@ -170,50 +173,24 @@ class Topology:
         return found
 
 
-def build(
-    name: str,
-    size: int,
-    *,
-    weights: str = "metropolis",
-    grid_shape: tuple[int, int] | None = None,
-    degree: int = 4,
-    graph_seed: int = 0,
-    rewire: float = 0.1,
-    edge_probability: float | None = None,
-    fresh_neighbors: int = 4,
-) -> Topology:
+def build(name: str, size: int, *, weights: str = "metropolis", graph_seed: int = 0) -> Topology:
     """Build a topology by name; its matrices are checked to be stochastic and to connect everyone.
 
     Args:
-        name: One of `TOPOLOGIES`, `file:PATH` (an edge list), or `FILE.py:FUNCTION`, which is called with
-            the size and the graph seed.
+        name: One of `TOPOLOGIES`, perhaps with its parameters (small-world:4,0.1; see `FORMS`), `file:PATH` (an edge
+            list), or `FILE.py:FUNCTION`, which is called with the size and the graph seed.
         size: The number of peers, at least 2.
         weights: One of `WEIGHTS`. A directed graph takes `uniform` whatever the name here: the others are
             not defined on it; a function's graph whose edges have weights keeps those.
-        grid_shape: (rows, columns), for `grid` and `torus`; the most nearly square one by default.
-        degree: Neighbors of each peer, for `random-regular` and (before rewiring) `small-world`.
         graph_seed: The seed of random graphs, at least 0. Public: every peer draws the same graph.
-        rewire: The probability with which `small-world` moves an edge, 0 to 1.
-        edge_probability: Of each edge of `erdos-renyi`, 0 to 1; by default 2 ln(size) / size.
-        fresh_neighbors: Neighbors that `fresh-neighbors` draws for each peer in every round.
-
-    Options that a graph does not use are ignored, so that one set of options serves several graphs.
 
     Raises:
         UnknownName: If `name` or `weights` is not a valid name.
         TopologyError: If no such graph of this size exists, or the weights do not suit it.
     """
-    options = {
-        "size": size,
-        "grid_shape": grid_shape,
-        "degree": degree,
-        "graph_seed": graph_seed,
-        "rewire": rewire,
-        "edge_probability": edge_probability,
-        "fresh_neighbors": fresh_neighbors,
-    }
-    users = name.startswith(PREFIX) or is_function(name)
-    if name not in TOPOLOGIES and not users:
+    users = name.partition(":")[0] not in TOPOLOGIES and (name.startswith(PREFIX) or is_function(name))
+    kind, parameters = (name, {}) if users else parsed(name)
+    if kind not in TOPOLOGIES and not users:
         raise UnknownName("topology", name, (*TOPOLOGIES, f"{PREFIX}PATH"))
     if weights not in WEIGHT_RULES:
         raise UnknownName("weights rule", weights, WEIGHTS)
@@ -223,28 +200,29 @@ def build(
         raise TopologyError(f"size {size}: graphs are built of at most {LARGEST_SIZE:,} peers")
     if users:
         graph = file_graph(name, size) if name.startswith(PREFIX) else plugin_graph(name, size, graph_seed)
-        return _fixed(shown(name), graph, weights)
-    taken = inspect.signature(_FUNCTIONS[name]).parameters
-    if "graph_seed" in taken and graph_seed < 0:  # Python's generator would take it for its absolute value
-        raise TopologyError(f"{name}: graph seed {graph_seed}: choose 0 or more")
-    made = _FUNCTIONS[name](**{option: options[option] for option in taken})
-    return _fixed(name, made, weights) if isinstance(made, Graph) else _changing(name, size, made, weights)
+        return _fixed(shown(name), shown(name), graph, weights)
+    if "graph_seed" in inspect.signature(_FUNCTIONS[kind]).parameters:
+        if graph_seed < 0:  # Python's generator would take it for its absolute value
+            raise TopologyError(f"{name}: graph seed {graph_seed}: choose 0 or more")
+        parameters["graph_seed"] = graph_seed
+    made = _FUNCTIONS[kind](size, **parameters)
+    return _fixed(kind, name, made, weights) if isinstance(made, Graph) else _changing(kind, name, size, made, weights)
 
 
-def _fixed(label: str, graph: Graph, weights: str) -> Topology:
-    mixing = mixing_matrix(graph, weights, label)
+def _fixed(kind: str, label: str, graph: Graph, weights: str) -> Topology:
+    mixing = mixing_matrix(graph, weights, kind)
     if (parts := component_count(mixing.sparse)) > 1:
         raise TopologyError(f"the graph is not connected: {parts} groups of peers would never agree")
     rule = "uniform" if graph.directed else weights if graph.weights is None else _OWN
-    return Topology(label, graph.size, rule, graph.parameters, graph.directed, None, {0: mixing})
+    return Topology(kind, label, graph.size, rule, graph.parameters, graph.directed, None, {0: mixing})
 
 
-def _changing(name: str, size: int, drawn: TimeVaryingGraph, weights: str) -> Topology:
+def _changing(kind: str, label: str, size: int, drawn: TimeVaryingGraph, weights: str) -> Topology:
     directed = drawn.draw(0).directed
     if not directed and weights in CONNECTED:
         raise TopologyError(
-            f"weights {weights}: {name} has another graph every round, and these weights suit one: use metropolis"
+            f"weights {weights}: {kind} has another graph every round, and these weights suit one: use metropolis"
         )
-    made = Topology(name, size, "uniform" if directed else weights, drawn.parameters, directed, drawn, {})
+    made = Topology(kind, label, size, "uniform" if directed else weights, drawn.parameters, directed, drawn, {})
     made.period  # noqa: B018 - refuses wrong weights or graphs now
     return made

@@ -15,6 +15,7 @@ import numpy as np
 from dpeer import plugins
 from dpeer.exceptions import TopologyError, describe
 from dpeer.topology.graphs import Graph
+from dpeer.topology.specs import FORMS
 
 PREFIX = "file:"
 PLUGIN = plugins.Kind("topology", "function", "graph", TopologyError, inspect.isfunction)
@@ -34,7 +35,8 @@ def file_graph(name: str, size: int) -> Graph:
 
 def is_function(name: str) -> bool:
     """Whether a topology's name is that of a user's function."""
-    return not name.startswith(PREFIX) and (":" in name or name.endswith(".py"))
+    kind, colon, _ = name.partition(":")
+    return f"{kind}:" != PREFIX and kind not in FORMS and (bool(colon) or name.endswith(".py"))
 
 
 def function_source(name: str) -> str | None:
@@ -81,6 +83,13 @@ def shown(name: str) -> str:
     if name.startswith(PREFIX):
         return f"{PREFIX}{Path(name.removeprefix(PREFIX)).name}"
     return Path(name).name
+
+
+def shared_name(name: str) -> str:
+    """A graph's name as all hosts know it: of a file or a function without the place, which may differ."""
+    if name.startswith(PREFIX):
+        return PREFIX.removesuffix(":")
+    return name.rpartition(":")[2] if is_function(name) else name
 
 
 def _sorted(graph: nx.Graph[int]) -> list[list[int]]:

@@ -126,7 +126,7 @@ def _remarks(rows: list[Row]) -> list[str]:
         lines.append(f"What may be lost is computed up to {LIMIT} peers.")
     by_name = {row.analysis.topology: [one.analysis for one in rows if one.analysis.topology == row.analysis.topology]
                for row in rows}  # fmt: skip
-    periods = [f"{name} {_periods(these)}" for name, these in by_name.items() if name in TIME_VARYING]
+    periods = [f"{name} {_periods(these)}" for name, these in by_name.items() if name.partition(":")[0] in TIME_VARYING]
     if periods:
         lines.append(f"Changing every round; the gap is that of so many rounds together: {'; '.join(periods)}.")
     if losing := [name for name, these in by_name.items() if not these[0].doubly_stochastic]:

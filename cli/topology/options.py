@@ -10,19 +10,11 @@ import click
 
 from dpeer.cli.click_from_setting import F, stated
 from dpeer.exceptions import ConfigurationError
-from dpeer.sections import names as names_of
-from dpeer.topology import TOPOLOGIES, Topology, build, size_of
-from dpeer.topology.settings import GraphSettings, fresh_topology
+from dpeer.sections import names
+from dpeer.topology import FORMS, TOPOLOGIES, Topology, build, size_of, split_names
+from dpeer.topology.settings import GraphSettings
 
 DEFAULT_SIZE = 8
-
-
-def grid_shape(text: str) -> tuple[int, int]:
-    """Parse rows and columns, such as 2x4."""
-    rows, _, columns = text.lower().partition("x")
-    if not (_is_number(rows) and _is_number(columns)):
-        raise ConfigurationError(f"--grid-shape {text!r}: write ROWSxCOLUMNS, for example 2x4")
-    return int(rows), int(columns)
 
 
 def one_size(text: str) -> int:
@@ -40,16 +32,11 @@ def sizes(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def names(text: str) -> list[str]:
-    """Parse names, such as ring,full; `build` refuses those that do not exist."""
-    return [part.strip() for part in text.split(",")]
-
-
-NAMES = f"{', '.join(TOPOLOGIES)}, file:PATH, FILE.py:FUNCTION"
+NAMES = f"{', '.join(FORMS[name].words if name in FORMS else name for name in TOPOLOGIES)}, file:PATH, FILE.py:FUNCTION"
 
 topology_option = click.option("--topology", "name", default=None, help=f"{NAMES}.  [default: ring]")
 topologies_option = click.option(
-    "--topology", "asked", type=names, metavar="NAME[,NAME...]", help=f"One or more of {NAMES}.  [default: ring]"
+    "--topology", "asked", type=split_names, metavar="NAME[,NAME...]", help=f"One or more of {NAMES}.  [default: ring]"
 )
 size_option = click.option(
     "--size", type=one_size, metavar="N", help=f"Number of peers.  [default: {DEFAULT_SIZE}, or that of file:PATH]"
@@ -62,10 +49,7 @@ sizes_option = click.option(
 
 def graph_options(command: F) -> F:
     """The options that all commands take for a graph's details; None where an option is not given."""
-    details = ("degree", "rewire", "edge_probability", "fresh_neighbors", "graph_seed")
-    command = stated(GraphSettings, *details, default=None)(command)
-    command = stated(GraphSettings, "grid_shape", type=grid_shape, metavar="RxC", default=None)(command)
-    command = stated(GraphSettings, "weights", default=None)(command)
+    command = stated(GraphSettings, "weights", "graph_seed", default=None)(command)
     return click.option(
         "--federation", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
         help="Federation file whose graph and weights are taken; options win.",
@@ -73,7 +57,7 @@ def graph_options(command: F) -> F:
 
 
 def build_all(asked: list[str] | None, peers: list[int] | None, options: Mapping[str, Any]) -> list[Topology]:
-    """Every topology of these names in every size; `--fresh-neighbors` adds one.
+    """Every topology of these names in every size.
 
     Everything is built before anything is analysed: a wrong name or size is an error at once.
 
@@ -88,14 +72,8 @@ def build_all(asked: list[str] | None, peers: list[int] | None, options: Mapping
     given = {name: value for name, value in options.items() if value is not None and name != "federation"}
     details = {**({} if options["federation"] is None else _of_file(options["federation"])), **given}
     first, size = details.pop("topology", "ring"), details.pop("size", None)
-    wanted = list(asked or ())
-    if "fresh_neighbors" in details:
-        directed = "fresh-directed" if "fresh-directed" in (*wanted, first) else None
-        first, details["fresh_neighbors"] = fresh_topology(details["fresh_neighbors"], directed)
-        if "fresh_neighbors" in given and first not in wanted:
-            wanted.append(first)
     every = [size] if peers is None else peers
-    return [_build(name, one, details) for name in wanted or [first] for one in every]
+    return [_build(name, one, details) for name in asked or [first] for one in every]
 
 
 def build_one(name: str | None, size: int | None, options: Mapping[str, Any]) -> Topology:
@@ -104,8 +82,6 @@ def build_one(name: str | None, size: int | None, options: Mapping[str, Any]) ->
     Raises:
         ConfigurationError: No such topology exists.
     """
-    if name is not None and options["fresh_neighbors"] is not None:
-        name, _ = fresh_topology(options["fresh_neighbors"], name)
     (graph,) = build_all(None if name is None else [name], None if size is None else [size], options)
     return graph
 
@@ -115,8 +91,7 @@ def _of_file(path: Path) -> dict[str, Any]:
     from dpeer.federation.config import load  # torch, which takes a second
 
     settings = load(path, {})
-    values = {name: getattr(settings, name) for name in names_of(GraphSettings)} | {"grid_shape": settings.shape()}
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: getattr(settings, name) for name in names(GraphSettings)}
 
 
 def _build(name: str, size: int | None, options: dict[str, Any]) -> Topology:

@@ -57,7 +57,7 @@ def show(name: str | None, size: int | None, picture: Path | None, as_json: bool
     if not as_json:
         _print_graph(shown)
         return
-    document: dict[str, Any] = {"topology": shown.name, "size": shown.size, "weights_rule": shown.weights_rule}
+    document: dict[str, Any] = {"topology": shown.label, "size": shown.size, "weights_rule": shown.weights_rule}
     if shown.changing:
         rounds = range(shown.period)
         document["edges"] = sorted({tuple(edge) for number in rounds for edge in shown.edges_at(number)})
@@ -89,7 +89,7 @@ def _draw(shown: Topology, path: Path) -> None:
         path.write_bytes(image)
     except OSError as error:
         raise OutputError(f"--plot {str(path)!r} cannot be written: {error.strerror}") from error
-    click.echo(f"{path}: {shown.name} of {shown.size} peers, its spectrum and its rounds of gossip")
+    click.echo(f"{path}: {shown.label} of {shown.size} peers, its spectrum and its rounds of gossip")
 
 
 def _together(shown: Topology) -> NDArray[np.float64]:
@@ -103,7 +103,7 @@ def _together(shown: Topology) -> NDArray[np.float64]:
 def _print_graph(shown: Topology) -> None:
     console = Console(highlight=False)
     parameters = "".join(f", {key} {value}" for key, value in shown.parameters.items())
-    console.print(f"{shown.name}, {shown.size} peers, weights {shown.weights_rule}{parameters}", markup=False)
+    console.print(f"{shown.label}, {shown.size} peers, weights {shown.weights_rule}{parameters}", markup=False)
     if shown.changing:
         again = "and so on" if shown.repeats is None else "then again from the first"
         which = "is round 0" if shown.period == 1 else f"are rounds 0 to {shown.period - 1}"

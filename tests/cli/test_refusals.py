@@ -137,7 +137,7 @@ REFUSED = {
     "topology show --size ''": "--size ''",
     "topology show --size 8,16": "--size '8,16'",
     "topology show --size 2001": "--size 2001",
-    "topology show --topology grid --grid-shape 2by4": "--grid-shape '2by4'",
+    "topology show --topology grid:2by4": "topology 'grid:2by4': write grid:ROWSxCOLUMNS, for example grid:2x4",
     "topology show --topology file:three.txt --size 4": "file:three.txt: joins 3 peers",
     "topology spectral-gap --topology ring,grid --size 8,13": "grid: size 13 is prime, which leaves only a line",
     "topology spectral-gap --size eight": "--size 'eight'",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpeer.topology import TIME_VARYING, TOPOLOGIES, analyse, build
-from tests.cli.command import output, parsed, text
+from tests.cli.command import output, parsed, text, words
 
 SHOW, GAP = ("topology", "show"), ("topology", "spectral-gap")
 
@@ -17,12 +17,11 @@ SHOW, GAP = ("topology", "show"), ("topology", "spectral-gap")
     [
         ((), "ring", 8, {}),
         (("--topology", "grid", "--size", 6), "grid", 6, {}),
-        (("--topology", "grid", "--grid-shape", "4X2"), "grid", 8, {"grid_shape": (4, 2)}),
-        (("--topology", "random-regular", "--degree", 3, "--graph-seed", 9), "random-regular", 8,
-         {"degree": 3, "graph_seed": 9}),
+        (("--topology", "grid:4X2"), "grid:4X2", 8, {}),
+        (("--topology", "random-regular:3", "--graph-seed", 9), "random-regular:3", 8, {"graph_seed": 9}),
         (("--weights", "uniform"), "ring", 8, {"weights": "uniform"}),
-        (("--topology", "small-world", "--rewire", 0.5, "--degree", 2), "small-world", 8, {"rewire": 0.5, "degree": 2}),
-        (("--topology", "erdos-renyi", "--edge-probability", 0.7), "erdos-renyi", 8, {"edge_probability": 0.7}),
+        (("--topology", "small-world:2,0.5"), "small-world:2,0.5", 8, {}),
+        (("--topology", "erdos-renyi:0.7"), "erdos-renyi:0.7", 8, {}),
     ],
 )  # fmt: skip
 def test_show_prints_the_graph_of_its_options_as_json(
@@ -87,14 +86,15 @@ def test_spectral_gap_gives_one_object_for_one_and_a_list_for_several() -> None:
     ]  # fmt: skip
 
 
-def test_fresh_neighbors_stands_for_its_topology() -> None:
-    found = parsed(*GAP, "--fresh-neighbors", 3, "--size", 10)
+def test_parameters_stand_in_a_graphs_name() -> None:
+    found = parsed(*GAP, "--topology", "fresh:3", "--size", 10)
     assert found.pop("survives") >= 2, "so many partners or more has everybody in every round"
-    assert found == json.loads(json.dumps(analyse(build("fresh-neighbors", 10, fresh_neighbors=3)).as_dict()))
-    directed = parsed(*GAP, "--fresh-neighbors", "directed:3", "--size", 10)
-    assert (directed["topology"], directed["doubly_stochastic"]) == ("fresh-directed", False)
-    both = parsed(*GAP, "--topology", "ring", "--fresh-neighbors", 3, "--size", 10)
-    assert [entry["topology"] for entry in both] == ["ring", "fresh-neighbors"]
+    assert found == json.loads(json.dumps(analyse(build("fresh:3", 10)).as_dict()))
+    directed = parsed(*GAP, "--topology", "fresh-directed:3", "--size", 10)
+    assert (directed["topology"], directed["doubly_stochastic"]) == ("fresh-directed:3", False)
+    several = parsed(*GAP, "--topology", "ring,small-world:2,0.5,fresh:3", "--size", 10)
+    assert [entry["topology"] for entry in several] == ["ring", "small-world:2,0.5", "fresh:3"]
+    assert "rounds together: fresh:3" in words(*GAP, "--topology", "ring,fresh:3", "--size", 10)
 
 
 def test_the_table_is_sorted_by_rounds_that_is_by_gap() -> None:
@@ -125,15 +125,14 @@ def test_the_table_shows_what_a_round_of_each_graph_costs() -> None:
 
 def test_a_federation_file_has_the_graph_and_options_win(tmp_path: Path) -> None:
     path = tmp_path / "dpeer.toml"
-    path.write_text('topology = "grid"\nsize = 6\ngrid_shape = "3x2"\nweights = "max-degree"\n', encoding="utf-8")
+    path.write_text('topology = "grid:3x2"\nsize = 6\nweights = "max-degree"\n', encoding="utf-8")
     file = ("--federation", path)
-    expected = build("grid", 6, grid_shape=(3, 2), weights="max-degree")
+    expected = build("grid:3x2", 6, weights="max-degree")
     assert parsed(*SHOW, *file)["weights"] == expected.weights.tolist()
-    assert parsed(*SHOW, *file, "--weights", "metropolis", "--size", 12, "--grid-shape", "3x4")["size"] == 12
+    assert parsed(*SHOW, *file, "--weights", "metropolis", "--size", 12, "--topology", "grid:3x4")["size"] == 12
     assert [entry["topology"] for entry in parsed(*GAP, *file, "--topology", "ring,full")] == ["ring", "full"]
-    assert parsed(*SHOW, *file, "--fresh-neighbors", 3)["topology"] == "fresh-neighbors"
-    path.write_text('fresh_neighbors = "directed:3"\nsize = 6\n', encoding="utf-8")
-    assert parsed(*SHOW, *file)["topology"] == "fresh-directed"
+    path.write_text('topology = "fresh-directed:3"\nsize = 6\n', encoding="utf-8")
+    assert parsed(*SHOW, *file)["topology"] == "fresh-directed:3"
     assert parsed(*SHOW, *file, "--topology", "ring")["topology"] == "ring"
 
 

@@ -68,13 +68,13 @@ def test_a_value_in_a_row_may_have_a_colon() -> None:
     assert dict(row.changes) == {"sparsify": "top-k:0.4", "rho": 0.5}
 
 
-def test_fresh_neighbors_take_the_place_of_a_topology(tmp_path: Path) -> None:
-    found = load(None, {"fresh_neighbors": "2"}, {"algorithms": ["local", "dfedmdc"]})
+def test_a_graphs_parameters_stand_in_its_name(tmp_path: Path) -> None:
+    found = load(None, {"topology": "fresh:2"}, {"algorithms": ["local", "dfedmdc"]})
     (condition,) = found.conditions
-    assert condition.label == "fresh-neighbors 2"
+    assert condition.label == "fresh:2"
     cell = make_cell(found.base, found.variants[1], condition, 0, tmp_path)
-    assert (cell.settings.topology, cell.settings.fresh_neighbors) == ("fresh-neighbors", "2")
-    assert made(tmp_path, "dfedmdc:fresh_neighbors=2").settings.topology == "fresh-neighbors"
+    assert cell.settings.topology == "fresh:2"
+    assert made(tmp_path, "dfedmdc:topology=small-world:4,0.1").settings.topology == "small-world:4,0.1"
 
 
 def made(out: Path, row: str = "dfedmdc", condition: Condition = RING, **base: Any) -> Cell:

@@ -10,7 +10,6 @@ from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.build import PeerParts, build
 from dpeer.federation.config import VALIDATION, from_flags, load, parse_option, resolve, with_defaults
 from dpeer.federation.settings import Settings, as_run, default_of
-from dpeer.topology.settings import build_graph
 from dpeer.training import Hyperparameters
 
 Write = Callable[..., Path]
@@ -106,15 +105,6 @@ def test_task_options_of_a_rank_go_over_the_common_ones_and_flags_over_both(writ
     settings = load(path, {"task_options": {"noise": 5, "data": "flag"}})
     assert settings.of_rank(0).task_options == {"data": "flag", "noise": 5}
     assert settings.of_rank(3).task_options == {"data": "flag", "noise": 5, "extra": 2}
-
-
-def test_fresh_neighbors_name_the_topology_from_python_too() -> None:
-    assert Settings(fresh_neighbors="3").topology == "fresh-neighbors"
-    assert Settings(fresh_neighbors="directed:3").topology == "fresh-directed"
-    assert Settings(**Settings(fresh_neighbors="3").model_dump(exclude_unset=True)).topology == "fresh-neighbors"
-    assert build_graph(Settings(fresh_neighbors="3")).parameters == {"fresh_neighbors": 3, "graph_seed": 0}
-    with pytest.raises(ConfigurationError):
-        Settings(fresh_neighbors="3", topology="ring")
 
 
 def test_the_size_is_that_of_a_graph_from_a_file(tmp_path: Path) -> None:

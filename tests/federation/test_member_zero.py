@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from dpeer.exceptions import ConfigurationError
 from dpeer.federation.member_zero import edges_of, federation_of, graph_of_list, list_zero, named_graph
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.member_list import Member, MemberListError
@@ -46,24 +47,25 @@ def test_what_a_list_changes_is_not_of_the_federation_s_name(name):
 
 
 def test_a_list_s_graph_has_as_many_peers_as_members_and_keeps_the_parameters_of_the_file():
-    file = settings(topology="random-regular", degree=3)
-    one = zero(topology="random-regular", degree=3)
-    assert graph_of_list(file, one) == build("random-regular", 4, degree=3)
+    file = settings(topology="random-regular:3")
+    one = zero(topology="random-regular:3")
+    assert graph_of_list(file, one) == build("random-regular:3", 4)
     members = {**one.members, 7: Member(), 9: Member()}
-    six = replace(one, version=1, members=members, edges=edges_of(build("random-regular", 6, degree=3)))
-    assert graph_of_list(file, six) == build("random-regular", 6, degree=3)
-    assert named_graph(settings(topology="grid", grid_shape="2x2"), "grid", 4).parameters == {"grid_shape": [2, 2]}
-    assert named_graph(settings(topology="grid", grid_shape="2x2"), "grid", 6).parameters == {"grid_shape": [2, 3]}
+    six = replace(one, version=1, members=members, edges=edges_of(build("random-regular:3", 6)))
+    assert graph_of_list(file, six) == build("random-regular:3", 6)
+    assert named_graph(settings(topology="grid"), "grid", 6).parameters == {"grid_shape": [2, 3]}
+    with pytest.raises(ConfigurationError, match="grid:2x2 does not hold 6 peers"):
+        named_graph(settings(topology="grid:2x2"), "grid:2x2", 6)
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("fresh:2", "fresh-neighbors"), ("fresh:directed:2", "fresh-directed"), ("exponential", "exponential")],
+    [("fresh:2", "fresh"), ("fresh-directed:2", "fresh-directed"), ("exponential", "exponential")],
 )
 def test_a_list_may_name_another_graph(name, expected):
     assert named_graph(settings(), name, 5).name == expected
-    assert zero(topology="fresh-neighbors", fresh_neighbors="2").graph == "fresh:2"
-    assert named_graph(settings(topology="fresh-neighbors", fresh_neighbors="2"), "ring", 5).name == "ring"
+    assert zero(topology="fresh:2").graph == "fresh:2"
+    assert named_graph(settings(topology="fresh:2"), "ring", 5).name == "ring"
 
 
 def test_a_graph_that_does_not_exist_or_is_another_one_here_is_refused_by_name():

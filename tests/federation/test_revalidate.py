@@ -14,7 +14,7 @@ from tests.error_texts import refused
 
 WAYS: list[dict[str, Any]] = [
     {},
-    {"size": 16, "fresh_neighbors": "4"},
+    {"size": 16, "topology": "fresh:4"},
     {"size": 3, "rank": {1: {"batch_size": 3, "task_options": {"a": 1}}}},
     *({"preset": preset} for preset in PRESETS),
     *({"preset": preset, "size": 4, "body_lr": 0.5} for preset in PRESETS),

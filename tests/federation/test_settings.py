@@ -22,10 +22,8 @@ SAMPLE: dict[str, Any] = {"privacy": "sample", "noise_multiplier": 2.0, "records
 
 OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "proxy": ("socks5://127.0.0.1:1080", {}), "serve": ("9100", {}),
-    "topology": ("full", {}), "size": (5, {}), "weights": ("uniform", {}), "grid_shape": ("1x4", {"topology": "grid"}),
-    "degree": (2, {"topology": "random-regular", "size": 6}), "rewire": (0.9, {"topology": "small-world", "size": 9}),
-    "edge_probability": (0.9, {"topology": "erdos-renyi", "size": 6}), "fresh_neighbors": ("2", {}),
-    "graph_seed": (5, {"topology": "random-regular", "size": 8, "degree": 3}),
+    "topology": ("full", {}), "size": (5, {}), "weights": ("uniform", {}),
+    "graph_seed": (5, {"topology": "random-regular:3", "size": 8}),
     "task": ("mine.py:task", {"grad_clip": 1.0}), "task_options": ({"shift": 1.0}, {"task": "mine.py:task"}),
     "partition": ("iid", {}), "test_split": ("shared", {}), "validation": (0.2, {}), "model": ("mlp", {}),
     "model_options": ({"width": 32}, {"model": "mlp"}), "init_from": (Path("weights.safetensors"), {}),

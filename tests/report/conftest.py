@@ -14,8 +14,7 @@ from dpeer.results.groups import ACCURACY, group_runs
 from dpeer.results.reading import find_runs
 
 SETTINGS: dict[str, Any] = {
-    "size": 3, "topology": "ring", "weights": "metropolis", "grid_shape": None, "degree": 4, "rewire": 0.1,
-    "edge_probability": None, "fresh_neighbors": None, "graph_seed": 0, "task": "digits", "partition": None,
+    "size": 3, "topology": "ring", "weights": "metropolis", "graph_seed": 0, "task": "digits", "partition": None,
     "algorithm": "dfedmdc", "rounds": 2, "seed": 0, "body_lr": 0.05, "keep": "last", "evaluate_on": "test",
 }  # fmt: skip
 

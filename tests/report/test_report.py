@@ -103,7 +103,7 @@ def test_a_run_has_a_page_with_every_section_and_its_pictures(dpeer: Command, ma
 @pytest.mark.slow
 def test_graphs_of_every_kind_are_drawn(dpeer: Command, make_run: Any, read_page: Any) -> None:
     kinds: dict[str, dict[str, Any]] = {
-        "fresh-neighbors": {"fresh_neighbors": "2"}, "one-peer-exponential": {}, "full": {"weights": "uniform"},
+        "fresh:2": {}, "one-peer-exponential": {}, "full": {"weights": "uniform"},
         "random-regular": {},
     }  # fmt: skip
     for topology, options in kinds.items():

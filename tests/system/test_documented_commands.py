@@ -383,8 +383,8 @@ SLOW = {
     "dpeer compare examples/experiments/cifar10-topologies.toml --task-option data=DIR --out cifar10": Small(
         f"{CHOSEN} {OF_CIFAR}", (cifar,)
     ),
-    "dpeer compare examples/papers/dfedmdc/figure-3.toml --task-option data=DIR --out figure-3 --size 16 --degree 4 "
-    "--rounds 30 --model cnn --body-lr 0.01 --head-lr 0.01 --rho 0.05 --body-epochs 2 "
+    "dpeer compare examples/papers/dfedmdc/figure-3.toml --task-option data=DIR --out figure-3 --size 16 "
+    "--topology random-regular:4 --rounds 30 --model cnn --body-lr 0.01 --head-lr 0.01 --rho 0.05 --body-epochs 2 "
     "--task-option train_samples=8000": Small(
         f"{COMPARES} --size 6 --algorithms local,dfedsmdc --topology ring {OF_CIFAR}", (cifar,)
     ),

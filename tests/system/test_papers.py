@@ -127,7 +127,9 @@ def small(name: str, content: dict[str, Any], data: Path) -> dict[str, Any]:
     listed = {key for one in content["compare"].get("conditions", []) for key in one}
     count = {"train_samples": 250 if task == "cifar100" else 160, "test_samples": 60}
     options = {"data": str(data), **({} if task == "femnist" else count)}
-    flags: dict[str, Any] = {"rounds": 1, "batch_size": 128, "size": 4, "degree": 2, "model": "cnn"}
+    flags: dict[str, Any] = {"rounds": 1, "batch_size": 128, "size": 4, "model": "cnn"}
+    if content["topology"].startswith("random-regular"):
+        flags["topology"] = "random-regular:2"
     if "participation" in content:
         flags["participation"] = 0.5  # a tenth of so few would be none
     if "local_steps" in content:  # each peer looks at a dozen records before its first step, and that takes longest

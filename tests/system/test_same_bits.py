@@ -25,7 +25,7 @@ FEDERATIONS = {
         4, "--topology full --participation 0.5 --participation-mode server --compress bfloat16",
     ),
     "median": (4, "--topology full --robust median"),
-    "fresh-directed, quantized": (4, "--fresh-neighbors directed:2 --algorithm dfedavgm --compress int8"),
+    "fresh-directed, quantized": (4, "--topology fresh-directed:2 --algorithm dfedavgm --compress int8"),
     "random-matching": (5, "--topology random-matching --graph-seed 4"),
     "ditto, half of the peers at a time": (4, "--algorithm ditto --participation 0.5"),
     "clip": (4, "--robust clip --max-norm 50"),

@@ -89,7 +89,7 @@ def test_the_norm_of_a_product_is_that_of_the_dense_one(size: int, scale: float)
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_iterated")
-@pytest.mark.parametrize("name", ["random-matching", "fresh-neighbors", "fresh-directed"])
+@pytest.mark.parametrize("name", ["random-matching", "fresh", "fresh-directed"])
 def test_time_varying_graphs_beyond_the_dense_have_the_gap_of_their_products(name: str) -> None:
     size = 202
     graph = build(name, size)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology import TIME_VARYING, TOPOLOGIES, WEIGHTS, Topology, analyse, build, spectral_gap
+from dpeer.topology import FORMS, TIME_VARYING, TOPOLOGIES, WEIGHTS, Topology, analyse, build, spectral_gap, split_names
+from dpeer.topology.specs import Form
 
 Dense = NDArray[np.float64]
 
@@ -46,15 +47,22 @@ def named(draw: st.DrawFn) -> tuple[str, int, dict[str, Any]]:
             st.sampled_from([rule for rule in WEIGHTS if name not in TIME_VARYING or rule != "best-constant"])
         ),
         "graph_seed": draw(st.integers(0, 999)),
-        "degree": draw(st.integers(1, 8)),
-        "rewire": draw(st.sampled_from([0.0, 0.1, 0.5, 1.0])),
-        "edge_probability": draw(st.sampled_from([None, 0.5, 1.0])),
-        "fresh_neighbors": draw(st.integers(1, 6)),
     }
-    if name in ("grid", "torus") and draw(st.booleans()):
-        rows = draw(st.sampled_from([r for r in range(1, size + 1) if size % r == 0]))
-        options["grid_shape"] = (rows, size // rows)
+    if name in FORMS and draw(st.booleans()):
+        name = f"{name}:{','.join(draw(values(size)[one]) for one in FORMS[name].reads)}"
     return name, size, options
+
+
+def values(size: int) -> dict[str, st.SearchStrategy[str]]:
+    """What may stand behind a graph's name, by parameter."""
+    rows = st.sampled_from([r for r in range(1, size + 1) if size % r == 0])
+    return {
+        "grid_shape": rows.map(lambda r: f"{r}x{size // r}"),
+        "degree": st.integers(1, 8).map(str),
+        "rewire": st.sampled_from(["0", "0.1", "0.5", "1"]),
+        "edge_probability": st.sampled_from(["0.5", "1.0"]),
+        "fresh_neighbors": st.integers(1, 6).map(str),
+    }
 
 
 def built(asked: tuple[str, int, dict[str, Any]] | tuple[str, int]) -> Topology:
@@ -77,10 +85,10 @@ topologies = st.one_of(named(), named(), named(), files()).map(built)
 
 # One of each kind is always tried: a graph that keeps no average, one of unequal degrees, one with a period, and one
 # whose smallest eigenvalue is larger in size than the second (two camps of three).
-DIRECTED_DRAWS = build("fresh-directed", 9, fresh_neighbors=2)
+DIRECTED_DRAWS = build("fresh-directed:2", 9)
 IRREGULAR = build("star", 5)
 PERIODIC = build("one-peer-exponential", 12)
-BIPARTITE = build("random-regular", 6, degree=3)
+BIPARTITE = build("random-regular:3", 6)
 
 
 def dense(graph: Topology, number: int) -> Dense:
@@ -216,4 +224,19 @@ def test_edges_and_parameters_are_canonical_json(graph: Topology, number: int) -
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_every_name_is_that_of_its_graph(name: str) -> None:
     graph = build(name, 8)
-    assert (graph.name, graph.size) == (name, 8)
+    assert (graph.name, graph.label, graph.size) == (name, name, 8)
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_every_graph_that_has_parameters_takes_them_behind_its_name(form: Form) -> None:
+    rows, columns = (3, 4) if "torus" in form.example else (2, 4)
+    graph = build(form.example, rows * columns)
+    kind = form.example.partition(":")[0]
+    assert (graph.name, graph.label) == (kind, form.example)
+    assert form.words.startswith(f"{kind}:")
+    assert {*form.reads} <= {*graph.parameters}
+
+
+def test_a_number_behind_a_comma_belongs_to_the_name_before_it() -> None:
+    text = "ring, small-world:4,0.1,grid:2x4, small-world:4, .5,file:a/b.txt"
+    assert split_names(text) == ["ring", "small-world:4,0.1", "grid:2x4", "small-world:4, .5", "file:a/b.txt"]

@@ -53,8 +53,8 @@ def test_a_directed_peer_sends_forward_and_hears_from_behind() -> None:
 @pytest.mark.parametrize(("size", "shape"), [(4, [2, 2]), (8, [2, 4]), (12, [3, 4]), (36, [6, 6]), (10, [2, 5])])
 def test_lattices_are_nearly_square_by_default(name: str, size: int, shape: list[int]) -> None:
     assert build(name, size).parameters == {"grid_shape": shape}
-    assert build(name, size, grid_shape=(shape[0], shape[1])) == build(name, size)
-    assert shape[0] == shape[1] or build(name, size, grid_shape=(shape[1], shape[0])) != build(name, size)
+    assert build(f"{name}:{shape[0]}x{shape[1]}", size) == build(name, size)
+    assert shape[0] == shape[1] or build(f"{name}:{shape[1]}x{shape[0]}", size) != build(name, size)
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (1, 3), (3, 1), (2, 2), (2, 3), (3, 2), (3, 3), (4, 7), (1, 5), (5, 1)])
@@ -63,7 +63,7 @@ def test_lattices_are_those_of_networkx(name: str, shape: tuple[int, int]) -> No
     rows, columns = shape
     lattice = nx.grid_2d_graph(rows, columns, periodic=name == "torus")
     ranked = [sorted(row * columns + column for row, column in edge) for edge in lattice.edges]
-    assert build(name, rows * columns, grid_shape=shape).edges == sorted(ranked)
+    assert build(f"{name}:{rows}x{columns}", rows * columns).edges == sorted(ranked)
 
 
 @pytest.mark.parametrize("size", [4, 32])

@@ -52,7 +52,7 @@ def test_circulants_have_the_gap_of_their_exact_sums(name: str, size: int, weigh
 
 
 def test_the_torus_is_a_product_of_rings() -> None:
-    found = analyse(build("torus", math.prod(TORUS), grid_shape=TORUS))
+    found = analyse(build("torus:{}x{}".format(*TORUS), math.prod(TORUS)))
     expected = (2.0 - 2.0 * math.cos(2.0 * math.pi / max(TORUS))) / 5.0
     assert found.spectral_gap == pytest.approx(expected, rel=1e-6)
     assert (found.degree_min, found.degree_max) == (4, 4)
@@ -60,7 +60,7 @@ def test_the_torus_is_a_product_of_rings() -> None:
 
 def test_a_line_takes_the_inverse() -> None:
     # Lanczos iteration on the matrix would take tens of thousands of steps.
-    line = build("grid", 10_000, grid_shape=(1, 10_000), weights="max-degree")
+    line = build("grid:1x10000", 10_000, weights="max-degree")
     assert spectral_gap(line) == pytest.approx(4.0 / 3.0 * math.sin(math.pi / 20_000.0) ** 2, rel=1e-6)
 
 

@@ -13,7 +13,7 @@ from dpeer.topology import Graphs, Isolated, Participation, Row, ServerSampling,
 
 Dense = NDArray[np.float64]
 
-UNDIRECTED = ["ring", "full", "grid", "star", "erdos-renyi", "random-matching", "fresh-neighbors"]
+UNDIRECTED = ["ring", "full", "grid", "star", "erdos-renyi", "random-matching", "fresh"]
 DIRECTED = ["exponential-directed", "one-peer-exponential", "fresh-directed"]
 FULL = build("full", 10, weights="uniform")
 
@@ -98,7 +98,7 @@ def test_participants_and_matchings_are_independent() -> None:
 def test_the_graph_among_participants_keeps_its_edges_and_weights(
     name: str, size: int, fraction: float, seed: int, number: int
 ) -> None:
-    whole = build(name, size, fresh_neighbors=2, graph_seed=seed)
+    whole = build(f"{name}:2" if name.startswith("fresh") else name, size, graph_seed=seed)
     graphs = Participation(whole, fraction, seed)
     present = graphs.participants(number)
     sent, heard = set(), set()

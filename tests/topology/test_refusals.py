@@ -12,7 +12,6 @@ from scipy.sparse import csr_array
 from dpeer.exceptions import ConfigurationError, TopologyError, UnknownName
 from dpeer.topology import Isolated, Participation, ServerSampling, build
 from dpeer.topology.mixing_matrix import check_stochastic
-from dpeer.topology.settings import fresh_topology
 from tests.error_texts import refused
 
 RING = build("ring", 4)
@@ -28,22 +27,26 @@ MATCHING = build("random-matching", 4)
         ("full", 4000, {}, "full: size 4000"),
         ("hypercube", 12, {}, "hypercube: size 12 is not a power of two"),
         ("grid", 7, {}, "grid: size 7 is prime"),
-        ("grid", 8, {"grid_shape": (3, 3)}, "grid: grid shape 3x3 does not hold 8 peers"),
-        ("random-regular", 4, {"degree": 4}, "random-regular: degree 4 with size 4"),
-        ("random-regular", 7, {"degree": 3}, "random-regular: degree 3 with size 7 does not exist"),
-        ("random-regular", 6, {"degree": 1}, "random-regular: degree 1 with size 6 is not connected"),
+        ("grid:3x3", 8, {}, "grid:3x3 does not hold 8 peers"),
+        ("random-regular:4", 4, {}, "random-regular: degree 4 with size 4"),
+        ("random-regular:3", 7, {}, "random-regular: degree 3 with size 7 does not exist"),
+        ("random-regular:1", 6, {}, "random-regular: degree 1 with size 6 is not connected"),
         ("random-regular", 8, {"graph_seed": -1}, "random-regular: graph seed -1"),
-        ("small-world", 8, {"degree": 3}, "small-world: degree 3 with size 8"),
-        ("small-world", 8, {"rewire": nan}, "small-world: rewire nan"),
-        ("erdos-renyi", 8, {"edge_probability": nan}, "erdos-renyi: edge probability nan"),
+        ("small-world:3", 8, {}, "small-world: degree 3 with size 8"),
+        ("small-world:4,nan", 8, {}, "small-world: rewire nan"),
+        ("erdos-renyi:nan", 8, {}, "erdos-renyi: edge probability nan"),
+        ("erdos-renyi:0.01", 8, {}, "probability 0.01, graph seed 0 with size 8: none of 1000 draws"),
+        ("erdos-renyi:0.5", 100_000, {}, "edge probability 0.5 with size 100000"),
+        ("fresh-directed:0", 8, {}, "fresh-directed: K 0 with size 8"),
         (
-            "erdos-renyi",
+            "fresh-directed:x",
             8,
-            {"edge_probability": 0.01},
-            "probability 0.01, graph seed 0 with size 8: none of 1000 draws",
+            {},
+            "write fresh-directed:K, for example fresh-directed:4",
         ),
-        ("erdos-renyi", 100_000, {"edge_probability": 0.5}, "edge probability 0.5 with size 100000"),
-        ("fresh-directed", 8, {"fresh_neighbors": 0}, "fresh-directed: K 0 with size 8"),
+        ("small-world:4,0.1,2", 8, {}, "write small-world:DEGREE,PROBABILITY, for example small-world:4,0.1"),
+        ("grid:", 8, {}, "topology 'grid:': write grid:ROWSxCOLUMNS, for example grid:2x4"),
+        ("ring:3", 8, {}, "topology 'ring:3': ring has no parameters: leave them out"),
         ("random-matching", 8, {"weights": "best-constant"}, "weights best-constant: random-matching"),
         ("grid", 9, {"weights": "uniform"}, "grid: weights uniform: the graph is not regular"),
     ],
@@ -91,7 +94,6 @@ def test_a_rank_beyond_the_last(call: Callable[[], object]) -> None:
         (lambda: Participation(RING, nan, 0), "participation: fraction nan"),
         (lambda: Participation(RING, 0.5, -1), "participation: seed -1"),
         (lambda: ServerSampling(RING, 0.5, 0), "participation-mode server"),
-        (lambda: fresh_topology("directed:x", None), "--fresh-neighbors 'directed:x'"),
     ],
 )
 def test_what_a_graph_cannot_be_asked(call: Callable[[], object], fragment: str) -> None:

@@ -47,7 +47,7 @@ def test_exact_powers_are_not_lost_to_rounding(gap: float, rounds: int) -> None:
 @pytest.mark.parametrize("size", [4, 12])
 @pytest.mark.parametrize("name", ["ring", "star", "random-matching", "one-peer-exponential", "fresh-directed"])
 def test_disagreement_is_the_norm_of_the_product_after_every_round(name: str, size: int) -> None:
-    graph = build(name, size, fresh_neighbors=2)
+    graph = build(f"{name}:2" if name.startswith("fresh") else name, size)
     expected, product, away = [1.0], np.eye(size), np.eye(size) - 1.0 / size
     for number in range(6):
         product = graph.mixing_at(number).sparse @ product

@@ -60,7 +60,7 @@ def test_peers_have_as_many_fresh_neighbors_as_asked_for(size: int, count: int, 
     count -= count * size % 2
     if count < 2:
         return
-    graph = changing("fresh-neighbors", size, count, seed)
+    graph = changing("fresh", size, count, seed)
     edges = graph.edges_at(number)
     assert len({tuple(edge) for edge in edges}) == len(edges) == size * count // 2
     drawn = nx.Graph(edges)
@@ -90,7 +90,7 @@ def test_directed_graphs_have_uniform_weights_whatever_the_rule(name: str, rule:
 
 
 def test_topologies_compare_by_their_definition() -> None:
-    assert changing("fresh-neighbors", 8) != changing("fresh-neighbors", 8, 3)
-    assert changing("fresh-neighbors", 8) != changing("fresh-neighbors", 8, graph_seed=1)
+    assert changing("fresh", 8) != changing("fresh", 8, 3)
+    assert changing("fresh", 8) != changing("fresh", 8, graph_seed=1)
     assert build("ring", 4) != build("ring", 4, weights="uniform")
     assert build("ring", 4) != build("ring", 5)

@@ -110,7 +110,7 @@ def graphs(name: str, size: int, participation: float) -> Graphs:
     if name == "one-way":
         whole = OneWay(size)
     elif name == "line":
-        whole = build("grid", size, grid_shape=(1, size))
+        whole = build(f"grid:1x{size}", size)
     else:
         whole = build(name, size, graph_seed=size)
     return Remembered(whole if participation == 1.0 else Participation(whole, participation, 3))
