@@ -12,8 +12,10 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch
 from numpy.typing import NDArray
 
 from dpeer.exceptions import DpeerError
@@ -60,10 +62,9 @@ def draw_tile(axes: Axes, graph: Topology, colors: Sequence[Any] = ()) -> None:
     for number, (color, some) in enumerate(zip(rounds, edges, strict=True)):
         # Thinner from round to round, so that an edge that comes again does not hide the first.
         _draw_edges(axes, graph, some, points, color, 1.6 - 0.8 * number / shown)
-    nx.draw_networkx_nodes(
-        nx.empty_graph(graph.size), points, ax=axes, edgecolors="#333333", linewidths=1.0 if graph.size <= 100 else 0.4,
-        node_color=list(colors) or "white", node_size=330 if numbered else max(8, 3000 // graph.size),
-    )  # fmt: skip
+    across, up = np.array([points[rank] for rank in range(graph.size)]).T
+    area, rim = (330, 1.0) if numbered else (max(8, 3000 // graph.size), 0.4)
+    axes.scatter(across, up, area, list(colors) or "white", zorder=3, edgecolors="#333333", linewidths=rim)
     for rank in range(graph.size if numbered else 0):
         dark = colors and np.dot(colors[rank][:3], (0.299, 0.587, 0.114)) < 0.5
         axes.annotate(
@@ -99,18 +100,18 @@ def _draw_edges(axes: Axes, graph: Topology, edges: Sequence[Any], points: Any, 
     if len(edges) > _DRAWN:
         edges = [edges[drawn] for drawn in np.random.default_rng(0).choice(len(edges), _DRAWN, replace=False)]
     # The more lines, the thinner and paler, so that many do not run together.
-    how: dict[str, Any] = {
-        "edge_color": [color], "alpha": max(0.03, 0.9 / (1.0 + len(edges) / 400)),
-        "width": width * max(0.3, 1.2 / max(1.0, len(edges) / 40) ** 0.35),
+    look: dict[str, Any] = {
+        "color": color, "alpha": max(0.03, 0.9 / (1.0 + len(edges) / 400)),
+        "linewidth": width * max(0.3, 1.2 / max(1.0, len(edges) / 40) ** 0.35),
     }  # fmt: skip
-    whole = nx.empty_graph(graph.size, create_using=nx.DiGraph if graph.directed else nx.Graph)
-    whole.add_edges_from(edges)
-    if graph.directed and graph.size <= _NUMBERED:
-        # Bent, so that the way back and an edge past a neighbor on the circle are seen beside it.
-        nx.draw_networkx_edges(whole, points, ax=axes, connectionstyle="arc3,rad=0.15", node_size=330, **how)
+    lines = [(points[one], points[other]) for one, other in edges]
+    if not graph.directed or graph.size > _NUMBERED:
+        axes.add_collection(LineCollection(lines, rasterized=len(edges) > _VECTORS, **look))
         return
-    lines = nx.draw_networkx_edges(whole, points, ax=axes, arrows=False, **how)
-    lines.set_rasterized(len(edges) > _VECTORS)
+    # Bent, so that the way back and an edge past a neighbor on the circle are seen beside it.
+    bent: dict[str, Any] = {"connectionstyle": "arc3,rad=0.15", "shrinkA": 9, "shrinkB": 9, "mutation_scale": 10}
+    for start, end in lines:
+        axes.add_patch(FancyArrowPatch(tuple(start), tuple(end), arrowstyle="-|>", **bent, **look))
 
 
 def place(graph: Topology) -> Mapping[int, NDArray[np.float64]]:
