@@ -13,7 +13,7 @@ from dpeer.cli.click_from_setting import flag, stated
 from dpeer.cli.tables import json_option, plain_table, print_table
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import Guarantee, SampleGuarantee, accounting
-from dpeer.privacy.accounting import ACCOUNTANTS, Accountant
+from dpeer.privacy.accounting import ACCOUNTANTS, Accountant, Charge, tightest
 from dpeer.privacy.outlook import ADVICE, noise_over_drift
 from dpeer.privacy.sample_level import Head, phases_of
 from dpeer.privacy.settings import PrivacySettings
@@ -84,7 +84,7 @@ _COUNT = click.IntRange(1, 10**9)
 @click.option(
     "--accountant",
     type=click.Choice(ACCOUNTANTS),
-    show_default="exact; pld for sample",
+    show_default="exact; pld where steps are sampled",
     help="exact: a closed form, without sampling; pld: privacy loss distributions, with sampling; rdp: Renyi, an "
     "upper bound.",
 )
@@ -188,7 +188,7 @@ def _of_client(given: dict[str, Any], delta: float) -> tuple[Guarantee, dict[str
         ("rounds", f"{rounds:,}", "one release of every peer in each"),
         ("accountant", accountant, _MEANT[accountant]),
     ]
-    of_papers = accounting.epsilon(made.noise_multiplier, rounds, delta, accountant)
+    of_papers = accounting.total_epsilon([Charge(1.0, made.noise_multiplier, rounds)], delta, accountant)
     line = f"Papers that count sensitivity C (an update beside none) state epsilon {_short(of_papers)} for this noise."
     return made, found if given["target_epsilon"] is None else noise, rows, [line]
 
@@ -196,10 +196,10 @@ def _of_client(given: dict[str, Any], delta: float) -> tuple[Guarantee, dict[str
 def _of_sample(given: dict[str, Any], delta: float) -> tuple[SampleGuarantee, dict[str, Any], Rows, list[str]]:
     """The guarantee at sample level, the values of the JSON, the rows of the table, and sentences."""
     rounds: int = given["rounds"]
-    accountant: Accountant = given["accountant"] or "pld"
     noise, phases = given["noise_multiplier"] or 1.0, phases_of(given["steps"], given["head_steps"] or 0)
     head: Head = given["dp_head"] or "joint"
     made = SampleGuarantee(given["sampling_rate"], noise, given["clip_norm"], delta, phases, head)
+    accountant: Accountant = given["accountant"] or tightest(made.charges(rounds))
     if given["target_epsilon"] is not None:
         made = made.calibrated(given["target_epsilon"], rounds, accountant)
     epsilon, steps = made.epsilon(rounds, accountant), made.compositions(rounds)

@@ -8,15 +8,11 @@ from dataclasses import dataclass
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import accounting
-from dpeer.privacy.accounting import Accountant, round_up
+from dpeer.privacy.accounting import Accountant, Charge
 from dpeer.privacy.gaussian import check_probability
-from dpeer.privacy.gaussian import mu as mu_of
 
 _SMALLEST = 1e-30
 """Of what can be computed with, and means anything, in bodies of float32."""
-
-_MOST = 10**15
-"""Releases: beyond it floating point numbers cannot count them."""
 
 
 @dataclass(frozen=True)
@@ -52,68 +48,35 @@ class Guarantee:
         """The standard deviation s of the noise on each coordinate of a message: sigma C."""
         return self.noise_multiplier * self.clip_norm
 
-    @property
-    def sensitivity(self) -> float:
-        """S, how far a release can move in L2 when the data set is replaced by any other: 2 C."""
-        return self.clip_norm * 2.0
-
-    @property
-    def ratio(self) -> float:
-        """The noise over the sensitivity, s / S: the multiplier to account with."""
-        return self.noise_std / self.sensitivity
+    def charge(self, releases: int) -> Charge:
+        """The charge of so many releases: replacing the data set by any other moves each of them by at most S = 2 C."""
+        return Charge(1.0, self.noise_multiplier / 2.0, releases)
 
     def mu(self, releases: int) -> float:
-        """Mu of Gaussian differential privacy after so many releases.
+        """Mu of Gaussian differential privacy after so many releases."""
+        charge = self.charge(releases)
+        return math.sqrt(charge.steps) / charge.noise_multiplier
 
-        Args:
-            releases: T, 0 or more.
-
-        Raises:
-            ConfigurationError: releases is negative.
-        """
-        if releases < 0:
-            raise ConfigurationError(f"releases {releases}: choose 0 or more")
-        return math.sqrt(releases) / self.ratio
-
-    def epsilon(self, releases: int, accountant: Accountant = "exact") -> float:
+    def epsilon(self, releases: int, accountant: Accountant | None = None) -> float:
         """Epsilon at this guarantee's delta after so many releases.
 
         Raises:
             ConfigurationError: releases is negative, or the accountant cannot compute it.
         """
-        return accounting.epsilon(self.ratio, releases, self.delta, accountant)
+        return accounting.total_epsilon([self.charge(releases)], self.delta, accountant)
 
-    def releases(self, epsilon: float) -> int:
-        """The most releases after which epsilon is still at most this.
-
-        Raises:
-            ConfigurationError: epsilon is negative or not finite.
-        """
-        if not math.isfinite(epsilon):
-            raise ConfigurationError(f"epsilon {epsilon:g}: choose a finite number, 0 or more")
-        most = min((mu_of(epsilon, self.delta) * self.ratio) ** 2, float(_MOST))
-        count = math.floor(most)
-        # A root found to the last digit may lie on either side of a whole number; `epsilon` is what a run goes by.
-        if count < _MOST and self.epsilon(count + 1) <= epsilon:
-            count += 1
-        elif count > 0 and self.epsilon(count) > epsilon:
-            count -= 1
-        return count
-
-    def calibrated(self, epsilon: float, releases: int, accountant: Accountant = "exact") -> Guarantee:
-        """The same guarantee with the least noise that lets so many releases stay within epsilon.
-
-        Args:
-            epsilon: Above 0.
-            releases: T, at least 1.
-            accountant: One of `accounting.ACCOUNTANTS`.
+    def calibrated(self, epsilon: float, releases: int, accountant: Accountant | None = None) -> Guarantee:
+        """The same guarantee with the least noise of ten digits that lets so many releases stay within epsilon.
 
         Raises:
             ConfigurationError: epsilon or releases is out of its range.
         """
-        ratio = accounting.calibrate(epsilon, self.delta, releases, accountant)
-        # Rounded up to ten digits, so that what is printed or copied into a file does not fall short by a rounding.
-        return dataclasses.replace(self, noise_multiplier=round_up(ratio * self.noise_multiplier / self.ratio, 10))
+
+        def charged(noise: float) -> list[Charge]:
+            return [dataclasses.replace(self, noise_multiplier=noise).charge(releases)]
+
+        noise = accounting.least_noise(charged, epsilon, self.delta, accountant, digits=10)
+        return dataclasses.replace(self, noise_multiplier=noise)
 
     def noise_ratio(self, parameters: int) -> float:
         """The expected L2 norm of one message's noise over the clip norm: s sqrt(p) / C for p parameters.

@@ -10,14 +10,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal, get_args
-
-from scipy.optimize import brentq
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import accounting
-from dpeer.privacy.accounting import Accountant, Charge, round_up
+from dpeer.privacy.accounting import Accountant, Charge
 from dpeer.privacy.gaussian import check_probability
 from dpeer.privacy.sampling import check_rate
 
@@ -26,16 +23,10 @@ Unit = Literal["record", "group"]
 Ascent = Literal["previous", "same-batch"]
 
 _DIGITS = 3
-"""Of a noise multiplier that is found for a budget, rounded up: the rest is worth less than 0.2 % of epsilon."""
+"""Of a noise multiplier that is found for a budget, rounded up; more of them take longer to find."""
 
 SMALLEST = 1e-15
 """Of a clip norm and a noise multiplier: what follows from them is far from the limits of float32."""
-
-_PLENTY = 1e3
-"""A noise multiplier with which anything can be computed."""
-
-_LEAST, _MOST = 1e-3, 1e9
-"""Between which noise multipliers one is looked for."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +141,7 @@ class SampleGuarantee:
         """The number of steps that so many rounds are charged for."""
         return sum(phase.steps for phase in self.phases) * rounds
 
-    def epsilon(self, rounds: int, accountant: Accountant = "pld") -> float:
+    def epsilon(self, rounds: int, accountant: Accountant | None = None) -> float:
         """Epsilon at this guarantee's delta after so many rounds."""
         return accounting.total_epsilon(self.charges(rounds), self.delta, accountant)
 
@@ -172,54 +163,15 @@ class SampleGuarantee:
             raise ConfigurationError(f"records {units}: a peer has at least 1")
         return self.noise_multiplier * math.sqrt(parameters) / (self.sampling_rate * units)
 
-    def calibrated(self, epsilon: float, rounds: int, accountant: Accountant = "pld") -> SampleGuarantee:
-        """The same guarantee with the least noise with which so many rounds of one look a step stay within epsilon.
+    def calibrated(self, epsilon: float, rounds: int, accountant: Accountant | None = None) -> SampleGuarantee:
+        """The same guarantee with the least noise of three digits with which so many rounds stay within epsilon.
 
         Raises:
-            ConfigurationError: epsilon or rounds is out of its range.
+            ConfigurationError: epsilon or rounds is out of its range, or no noise is enough.
         """
-        steps = self.compositions(rounds)
-        noise = accounting.calibrate(epsilon, self.delta, steps, accountant, self.sampling_rate)
-        return dataclasses.replace(self, noise_multiplier=round_up(noise, 10))
 
-    def for_budget(self, epsilon: float, rounds: int) -> SampleGuarantee:
-        """The same guarantee with the least noise multiplier of three digits for so many rounds of these phases.
+        def charged(noise: float) -> tuple[Charge, ...]:
+            return dataclasses.replace(self, noise_multiplier=noise).charges(rounds)
 
-        Raises:
-            ConfigurationError: No noise that can be computed with is enough.
-        """
-        noise = least_noise(self.sampling_rate, self.delta, self.phases, rounds, epsilon)
+        noise = accounting.least_noise(charged, epsilon, self.delta, accountant, digits=_DIGITS)
         return dataclasses.replace(self, noise_multiplier=noise)
-
-
-@lru_cache(maxsize=16)  # the peers of a simulation ask the same
-def least_noise(rate: float, delta: float, phases: tuple[Phase, ...], rounds: int, epsilon: float) -> float:
-    """The least noise multiplier of three digits with which so many rounds stay within epsilon."""
-
-    def charged(noise: float) -> tuple[Charge, ...]:
-        return SampleGuarantee(rate, noise, 1.0, delta, phases).charges(rounds)
-
-    accountant = accounting.tightest(charged(_PLENTY))
-
-    def beyond(noise: float) -> float:
-        """The logarithm of the epsilon with this noise over the one that is asked for."""
-        try:
-            found = accounting.total_epsilon(charged(noise), delta, accountant)
-        except ConfigurationError:  # so little noise that nothing is computed: far beyond
-            return math.log(1e6)
-        return math.log(max(found, 1e-12) / epsilon)
-
-    accounting.total_epsilon(charged(_PLENTY), delta, accountant)  # a wrong delta, or too many steps, shows here
-    low = high = 1.0
-    while beyond(high) > 0.0:
-        low, high = high, 2.0 * high
-        if high > _MOST:
-            raise ConfigurationError(f"--target-epsilon {epsilon:g}: no noise that can be computed with is enough")
-    while low > _LEAST and beyond(low) <= 0.0:
-        low, high = low / 2.0, low
-    if low > _LEAST:
-        high = math.exp(brentq(lambda log: beyond(math.exp(log)), math.log(low), math.log(high), xtol=1e-4))
-    found = round_up(high, _DIGITS)
-    while beyond(found) > 0.0:  # the root may be a little low
-        found = round_up(found * (1.0 + 10.0**-_DIGITS), _DIGITS)
-    return found

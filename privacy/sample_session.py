@@ -112,7 +112,7 @@ class SampleSession:
         )  # fmt: skip
         if asked.noise_multiplier is None:
             assert self.budget is not None
-            guarantee = guarantee.for_budget(self.budget, config.rounds)
+            guarantee = guarantee.calibrated(self.budget, config.rounds)
         self.guarantee = guarantee
         self.ledger = Ledger(
             self._folder, guarantee.mechanism, level="sample", resume=self._resume, data=self._data.digest
@@ -188,8 +188,7 @@ class SampleSession:
         return self._epsilon(self.guarantee.charges(rounds))
 
     def _epsilon(self, further: Iterable[Charge]) -> float:
-        together = [*self.ledger.charges, *further]
-        return accounting.total_epsilon(together, self.guarantee.delta, accounting.tightest(together))
+        return accounting.total_epsilon([*self.ledger.charges, *further], self.guarantee.delta)
 
     def _fitting(self, rounds: int) -> int:
         if self.budget is None or self.ended:

@@ -131,7 +131,7 @@ def check_budget(guarantee: Guarantee, target_epsilon: float | None) -> None:
     Raises:
         BudgetTooSmall: It is one.
     """
-    if target_epsilon is not None and guarantee.releases(target_epsilon) < 1:
+    if target_epsilon is not None and guarantee.epsilon(1) > target_epsilon:
         raise BudgetTooSmall(
             f"--target-epsilon {target_epsilon:g} allows not even one release with --noise-multiplier "
             f"{guarantee.noise_multiplier:g}: one costs {guarantee.epsilon(1):.3g}; leave --noise-multiplier out and "

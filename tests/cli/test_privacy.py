@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from scipy.stats import norm
 
-from dpeer.privacy import Guarantee
+from dpeer.privacy import Guarantee, PeerData, PrivacyConfig, SampleSession
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.gaussian import mu
+from dpeer.privacy.sample_level import phases_of
+from dpeer.privacy.settings import PrivacySettings
 from tests.cli.command import parsed, text, words
 
 ROOT = Path(__file__).parents[2]
@@ -134,10 +136,11 @@ def test_printed_noise_is_enough_for_records_too() -> None:
     noise = (*STEPS, "--rounds", 15, "--target-epsilon", 3)
     printed = re.search(r"noise multiplier ([\d.]+)", words(*noise))
     assert printed
-    assert 2.99 < parsed(*EPSILON_OF_SAMPLE, printed[1])["epsilon"] <= 3.0
+    assert parsed(*EPSILON_OF_SAMPLE, printed[1])["epsilon"] <= 3.0
+    assert parsed(*EPSILON_OF_SAMPLE, float(printed[1]) - 0.01)["epsilon"] > 3.0
     found = parsed(*noise, "--clip-norm", 0.5)
     assert found["epsilon"] <= 3.0
-    assert found["noise_multiplier"] <= float(printed[1])
+    assert found["noise_multiplier"] == float(printed[1])
     assert found["noise_std"] == pytest.approx(0.5 * found["noise_multiplier"])
     assert (found["mode"], found["steps"]) == ("sample", 300)
 
@@ -173,6 +176,24 @@ def test_survival_for_records_says_what_is_protected_and_what_to_do() -> None:
     printed = words(*few)
     assert "Training cannot survive this: the noise left in the average of 2 bodies after 20 rounds is" in printed
     assert "larger batches in as many steps" in printed
+
+
+# -- both levels ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_the_noise_of_a_run_to_the_last_digit(tmp_path: Path) -> None:
+    client = PrivacyConfig(PrivacySettings(privacy="client", target_epsilon=10, clip_norm=0.3), size=8, rounds=20)
+    assert client.guarantee is not None
+    printed = parsed(*NOISE, "--clip-norm", 0.3, "--size", 8)
+    assert printed == {"noise_multiplier": client.guarantee.noise_multiplier, "noise_std": client.guarantee.noise_std}
+    asked = PrivacySettings(privacy="sample", target_epsilon=3, sampling_rate=0.05, records=500, dp_head="alternate")
+    session = SampleSession(PrivacyConfig(asked, rounds=4), tmp_path, PeerData(records=500))
+    session.prepare(phases_of(20, 5))
+    printed = parsed(
+        *STEPS, "--rounds", 4, "--target-epsilon", 3, "--records", 500, "--dp-head", "alternate", "--head-steps", 5
+    )
+    assert printed["noise_multiplier"] == session.guarantee.noise_multiplier
+    assert printed["epsilon"] == session.epsilon(4)
 
 
 # -- width, imports, pages --------------------------------------------------------------------------------------------

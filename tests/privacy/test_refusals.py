@@ -9,7 +9,7 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy import Charge, Guarantee, PeerData, PrivacyConfig, SampleGuarantee, SampleSession, Sparsifier
-from dpeer.privacy.accounting import calibrate, epsilon, total_epsilon
+from dpeer.privacy.accounting import least_noise, total_epsilon
 from dpeer.privacy.gaussian import delta as delta_of
 from dpeer.privacy.sample_level import phases_of
 from dpeer.privacy.sampling import Poisson
@@ -29,12 +29,15 @@ client, sample = partial(dataclasses.replace, CLIENT), partial(dataclasses.repla
 @pytest.mark.parametrize(
     ("call", "fragment"),
     [
-        (lambda: epsilon(0.0, 1, 1e-5), "noise over sensitivity 0"),
-        (lambda: epsilon(1.0, -1, 1e-5), "releases -1"),
-        (lambda: epsilon(1.0, 1, 1e-5, "pld", 1.5), "sampling 1.5"),
-        (lambda: epsilon(1.0, 1, 1e-5, "exakt"), "unknown accountant 'exakt'"),
-        (lambda: calibrate(1.0, 1e-5, 0), "releases 0"),
+        (lambda: CLIENT.epsilon(-1), "steps -1"),
+        (lambda: total_epsilon([STEPS], 1e-5, "exakt"), "unknown accountant 'exakt'"),
+        (lambda: total_epsilon([STEPS], 1e-5, "exact"), "accountant exact with sampling 0.1"),
+        (lambda: total_epsilon([Charge(0.1, 1e-4, 9)], 1e-5), "noise multiplier 0.0001 for 9 steps"),
+        (lambda: least_noise(lambda noise: [Charge(1.0, noise, 0)], 1.0, 1e-5, digits=3), "epsilon 1 for 0 releases"),
+        (lambda: CLIENT.calibrated(0.0, 1), "target epsilon 0"),
+        (lambda: CLIENT.calibrated(1e-300, 10**9), "no noise that can be computed with is enough"),
         (lambda: Charge(0.0, 1.0, 1), "sampling rate 0"),
+        (lambda: Charge(1.5, 1.0, 1), "sampling rate 1.5"),
         (lambda: Charge(0.1, 0.0, 1), "noise multiplier 0"),
         (lambda: total_epsilon([STEPS], 1e-11), "delta 1e-11: accountant pld"),
         (lambda: total_epsilon([LONG], 1e-5), "steps 2,000,000: accountant pld"),

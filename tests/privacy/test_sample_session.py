@@ -10,7 +10,7 @@ import pytest
 
 from dpeer.privacy import Charge, Guarantee, PeerData, PrivacyConfig, SampleSession, accounting
 from dpeer.privacy.accounting import total_epsilon
-from dpeer.privacy.sample_level import Phase, least_noise
+from dpeer.privacy.sample_level import Phase, SampleGuarantee
 from dpeer.privacy.settings import PrivacySettings
 
 CLIENT = dataclasses.asdict(Guarantee(5.0, 1.0, 1e-5))
@@ -49,7 +49,7 @@ def test_steps_that_take_all_records_are_one_gaussian_and_need_no_loss_distribut
 
     with monkeypatch.context() as without:
         without.setattr(accounting, "pld_epsilon", lambda *_: pytest.fail("a second of computing, for nothing"))
-        sigma = least_noise(1.0, DELTA, (Phase("model", 10),), 4, 3.0)
+        sigma = SampleGuarantee(1.0, 1.0, 1.0, DELTA, (Phase("model", 10),)).calibrated(3.0, 4).noise_multiplier
         assert delta_of(math.sqrt(40) / sigma, 3.0) <= DELTA < delta_of(math.sqrt(40) / (sigma * 0.998), 3.0)
         session = opened(tmp_path, noise_multiplier=sigma, sampling_rate=1.0)
         for number in range(4):
