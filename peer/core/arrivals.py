@@ -94,10 +94,11 @@ class Arrivals:
             case wire.Lists():
                 if message.rank != (neighbor.rank if neighbor is not None else identity or message.rank):
                     raise ProtocolError("wrong-rank", f"lists of rank {message.rank} on another's link")
-                if not self._connection_setup.admits(message.rank):
+                if self._connection_setup.admits(message.rank):
+                    self._keeper.on_lists(message)
+                    self._keeper.review()
+                elif not self._keeper.knows(message.rank):
                     raise ProtocolError("no-member", f"rank {message.rank} is no member by the lists known here")
-                self._keeper.on_lists(message)
-                self._keeper.review()
             case _:
                 if neighbor is None:
                     raise self._connection_setup.stranger(link, f"a {message.kind}", now)

@@ -131,6 +131,8 @@ class ConnectionSetup:
         self.dialling.answered(link)
         if not self.admits(rank):
             self._keeper.heard(link, rank, hello.stamps)
+            if self._keeper.knows(rank):
+                return
             raise ProtocolError("no-member", f"rank {rank} is no member by the lists that are known here")
         if self._is_second(link, rank) or (identity is None and self._contends(link, hello, now)):
             return

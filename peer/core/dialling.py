@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dpeer.peer.core.effects import Dial, Effect
 from dpeer.peer.core.membership import Neighbor
@@ -12,6 +13,18 @@ from dpeer.peer.transport import RELAY, Link
 
 _LONGEST = 60.0
 """Seconds between two attempts to dial a rank that stays silent, at most."""
+
+
+class Place(NamedTuple):
+    """Where a rank is by the member lists: a rank at another place is dialled anew.
+
+    Attributes:
+        address: Its address; None for that at the start.
+        keys: The public keys of which it has one, hexadecimal.
+    """
+
+    address: str | None = None
+    keys: tuple[str, ...] = ()
 
 
 @dataclass
@@ -22,16 +35,16 @@ class Dialled:
         rank: The rank that should answer.
         since: Clock time at which it was dialled.
         patience: Seconds of silence after which the rank is dialled again.
+        place: Where the rank was when it was dialled.
         unanswered: Clock time at which the hello is repeated, because no answer has come since the link was
             established; infinity while it is not established; None once it was answered.
-        address: The rank's address by a member list; None for that at the start.
     """
 
     rank: int
     since: float
     patience: float
+    place: Place
     unanswered: float | None = math.inf
-    address: str | None = None
 
 
 def dials(rank: int, other: int, addresses: Mapping[int, str]) -> bool:
@@ -59,10 +72,10 @@ class Dialling:
 
     Args:
         patience: Seconds of silence after which a rank is dialled again, the first time.
-        where: Where a member list says that a rank is; None where it was at the start.
+        where: Where the member lists say that a rank is.
     """
 
-    def __init__(self, patience: float, where: Callable[[int], str | None] = lambda rank: None) -> None:
+    def __init__(self, patience: float, where: Callable[[int], Place] = lambda rank: Place()) -> None:
         self._patience, self._where = patience, where
         self._links: dict[Link, Dialled] = {}
         self._waits: dict[int, float] = {}
@@ -75,12 +88,12 @@ class Dialling:
         """
         found = sorted({*ranks} - self._begun - {one.rank for one in self._links.values()})
         self._begun.update(found)
-        return [Dial(rank, self._where(rank)) for rank in found]
+        return [Dial(rank, self._where(rank).address) for rank in found]
 
     def add(self, rank: int, link: Link, now: float) -> None:
         """Note that the rank is dialled on this link."""
         self._begun.discard(rank)
-        self._links[link] = Dialled(rank, now, self._waits.get(rank, self._patience), address=self._where(rank))
+        self._links[link] = Dialled(rank, now, self._waits.get(rank, self._patience), self._where(rank))
 
     def get(self, link: Link) -> Dialled | None:
         """The link, if this peer has dialled it."""
@@ -106,10 +119,10 @@ class Dialling:
     def overdue(self, link: Link, neighbor: Neighbor, now: float) -> bool:
         """Whether the rank of this link is to be dialled anew; if so, forgets the link.
 
-        A rank that a list has given another address is there once it is not heard at the old one any more.
+        A rank that a list has given another address or key has it once it is not heard by the old one any more.
         """
         one = self._links[link]
-        if one.address != self._where(one.rank) and (neighbor.link != link or neighbor.away):
+        if one.place != self._where(one.rank) and (neighbor.link != link or neighbor.away):
             del self._links[link]
             return True
         if now - max(one.since, neighbor.heard_at) < one.patience:

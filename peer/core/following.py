@@ -82,7 +82,7 @@ class Following:
         members = {*keeper.members, *near} - {rank}
         completed = {one: self._round_clock[one] for one in self._round_clock.there}
         self._members.follow(near, members, completed, began=self._began())
-        known = {one: keeper.address(one) or self._addresses.get(one) for one in {*members, rank}}
+        known = {one: keeper.place(one).address or self._addresses.get(one) for one in {*members, rank}}
         addresses = {one: address for one, address in known.items() if address is not None}
         if self._dials_all or keeper.joins:  # all of them: they may know nothing of this peer
             wanted = {one for one in members if one in addresses}

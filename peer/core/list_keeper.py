@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dpeer.exceptions import ConfigurationError, ProtocolError
 from dpeer.peer.config import ListsConfig, PeerConfig
 from dpeer.peer.core import wire
+from dpeer.peer.core.dialling import Place
 from dpeer.peer.core.effects import Effect, Keep
 from dpeer.peer.core.member_list import NO_KEY, Former, Gone, Member, MemberList, MemberListError, decode
 from dpeer.peer.core.member_lists import Change, MemberLists, Stamp, Word
@@ -57,7 +58,8 @@ class ListKeeper:
         self.lists = None if config.lists is None else MemberLists(config.lists.zero)
         self._zero = ListedGraph(topology, range(topology.size), config.rounds, b"0")
         self._graphs: dict[bytes, ListedGraph] = {}
-        self._addresses: dict[int, str | None] = {}
+        first = {} if config.lists is None else config.lists.zero.members
+        self._places = {rank: Place(keys=one.keys) for rank, one in first.items()}
         self._stamps = stamps
         self._send_queues = send_queues
         self._follow, self._now = follow, now
@@ -112,20 +114,24 @@ class ListKeeper:
         """The lowest rank that none has had, as far as is known."""
         return len(self._zero.members) if self.lists is None else self.lists.newest.next_rank
 
-    def address(self, rank: int) -> str | None:
-        """Where a list says that a rank is dialled, of a former member the last one; None where it is as in list 0."""
-        return self._addresses.get(rank)
+    def place(self, rank: int) -> Place:
+        """Where a rank is dialled, of a former member the last place; the address is None where it is as in list 0."""
+        return self._places.get(rank, Place())
+
+    def knows(self, rank: int) -> bool:
+        """Whether a list that was ever of use here has, or had, this rank."""
+        return rank in self._places or (self.lists is not None and rank in self.lists.counts.former)
 
     def _changed(self) -> None:
         """Have everything follow the lists."""
         assert self.lists is not None, "one has changed"
         assert self._config is not None, "one has changed"
-        first = self._config.zero.members
+        first, keys = self._config.zero.members, self.keys
         for one in (self.lists.waits, self.lists.counts):  # the list that counts has the last word
             if one is not None and one.version:
                 for rank, member in one.members.items():
                     same = rank in first and member.address == first[rank].address  # a launcher may know a better one
-                    self._addresses[rank] = None if same else member.address
+                    self._places[rank] = Place(None if same else member.address, keys[rank])
         self._follow()
 
     def _graph(self, one: MemberList) -> ListedGraph:

@@ -114,7 +114,7 @@ class Core:
         self.handshake = Handshake(config, learner, self.members, self.round_clock)
         self._federation = wire.federation_id(config.fingerprint)
         self._most = chunk_bytes
-        dialling = Dialling(max(config.liveness.dead_after, 1.0), self.lists.address)
+        dialling = Dialling(max(config.liveness.dead_after, 1.0), self.lists.place)
         self._reports = NeighborReports(self.members, dialling, self.drops, config.liveness.stop_grace, self._log)
         inbox = Inbox(self._reports.second_body, self.schedule.uses)
         self.entry = Entry(
