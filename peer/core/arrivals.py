@@ -82,7 +82,8 @@ class Arrivals:
             case wire.Chunk():
                 if neighbor is None:
                     raise self._connection_setup.stranger(link, "a chunk of a body", now)
-                self._incoming_bodies.take_chunk(link, neighbor, message, now)
+                if self._connection_setup.admits(neighbor.rank):
+                    self._incoming_bodies.take_chunk(link, neighbor, message, now)
             case wire.Hello():
                 if neighbor is not None and not self._tokens.spend(sender_of(neighbor.rank), limits.HELLO_AGAIN, now):
                     raise self._too_many(neighbor, now)

@@ -177,9 +177,16 @@ def test_a_former_member_that_knocks_gets_the_lists_and_nothing_else():
     table.written("from 2")
     table.hear("knocks", table.hello(2))
     assert table.kinds("knocks") == ["lists"]
-    assert table.core.drops.counts["no-member"] == 1
-    table.hear("knocks", lists(2, waits=ONE))
-    assert table.core.drops.counts["no-member"] == 2
+    table.hear("knocks", lists(2, counts=after(OUT)))
+    assert table.lists.counts == OUT
+    assert not table.core.drops.counts, "a list has had it"
+
+
+def test_messages_of_a_rank_that_no_list_has_had_are_counted_as_dropped():
+    table = ring()
+    table.hear("knocks", table.hello(7), lists(7, waits=ONE))
+    assert table.lists.waits is None
+    assert table.core.drops.counts == {"no-member": 2}
 
 
 def test_who_reads_a_higher_stamp_without_lists_answers_once_with_its_own():
