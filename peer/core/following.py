@@ -27,6 +27,7 @@ class Following:
 
     Attributes:
         to_dial: The ranks that this peer dials.
+        dials_more: Whether ranks have come to these since they were last dialled; to be reset by who dials.
         effects: What is to be done; to be emptied by its reader.
     """
 
@@ -42,6 +43,7 @@ class Following:
         alone: bool,
     ) -> None:
         self.to_dial: frozenset[int] = frozenset()
+        self.dials_more = False
         self.effects: list[Effect] = []
         self._rank, self._alone = rank, alone
         self._keeper = keeper
@@ -53,7 +55,7 @@ class Following:
 
     def open(self, to_dial: Collection[int], addresses: Mapping[int, str]) -> None:
         """Begin to dial these ranks, or those that follow from lists; `addresses` are those of the federation file."""
-        self._addresses, self.to_dial = addresses, frozenset(to_dial)
+        self._addresses, self.to_dial, self.dials_more = addresses, frozenset(to_dial), True
         self.link()
 
     def follow(self) -> None:
@@ -80,12 +82,18 @@ class Following:
         rank, keeper = self._rank, self._keeper
         near = {*keeper.used.connections(rank)}.union(*(one.connections(rank) for one in self._schedule.begun))
         members = {*keeper.members, *near} - {rank}
-        completed = {one: self._round_clock[one] for one in self._round_clock.there}
-        self._members.follow(near, members, completed, began=self._began())
+        self._members.follow(near, members, self._keep_up(), began=self._began())
         known = {one: keeper.place(one).address or self._addresses.get(one) for one in {*members, rank}}
         addresses = {one: address for one, address in known.items() if address is not None}
         if self._dials_all or keeper.joins:  # all of them: they may know nothing of this peer
             wanted = {one for one in members if one in addresses}
         else:
             wanted = {one for one in near | keeper.near if dials(rank, one, addresses)}
+        self.dials_more |= not wanted <= self.to_dial
         self.to_dial = frozenset(wanted)
+
+    def _keep_up(self) -> dict[int, int]:
+        """The rounds of each rank that takes part, as far as is known: a graph brings news within its diameter."""
+        clock, here = self._round_clock, self._members.current_round
+        far = max(one.diameter for one in (self._keeper.used, *self._schedule.begun))
+        return {rank: clock[rank] for rank in clock.there if clock[rank] + far + 1 >= here}

@@ -158,18 +158,16 @@ class Membership:
             return self._all
         return [one for one in self._neighbors.values() if one.near or one.link is not None]
 
-    def follow(
-        self, near: Collection[int], members: Iterable[int], completed: Mapping[int, int], *, began: bool
-    ) -> None:
+    def follow(self, near: Collection[int], members: Iterable[int], keep_up: Mapping[int, int], *, began: bool) -> None:
         """Another list is in use: these are the neighbors now, among these members.
 
-        Once rounds have begun, a new neighbor that has ever been present is waited for until it has been dialled, or
-        has dialled, and no other. Before, the start waits for all.
+        Once rounds have begun, a new neighbor that keeps up is waited for until it has been dialled, or has dialled,
+        and no other. Before, the start waits for all.
 
         Args:
             near: The neighbors.
             members: All whom this peer knows and may link with.
-            completed: Rounds that each rank has completed that has been there.
+            keep_up: The rounds that each rank has completed which takes part, as far as presence tells.
             began: Whether rounds have begun.
         """
         now = self._last_tick if began else None
@@ -180,7 +178,7 @@ class Membership:
             if rank in near and not one.near and now is not None:
                 one.heard_at = max(one.heard_at, now)  # until now it had no reason to speak
             if rank in near and not one.near and one.status is Status.UNSEEN and now is not None:
-                there = completed.get(rank)
+                there = keep_up.get(rank)
                 one.current_round, one.expected_until = there or 0, now + self._config.dead_after
                 if there is None:
                     self.give_up(rank)

@@ -176,8 +176,6 @@ class Core:
         self.round_clock.reached(self._config.rank, number)
         self.exchange.inbox.open(number)
         self._following.open(dialled, addresses)
-        self._collect_effects()  # whom to let in, before a newcomer among them is dialled
-        self._effects += self.connection_setup.dialling.begin(self._following.to_dial)
         if self._config.liveness.heartbeat > 0:
             self._beat_at = now
         return self.look(now)
@@ -446,7 +444,10 @@ class Core:
         self.exchange.deliver()
         self.lateness.look()
         self._effects += self.waiting.look(now)
-        self._collect_effects()
+        self._collect_effects()  # whom to let in, before a newcomer among them is dialled
+        if self._following.dials_more:  # not with the next heartbeat only: rounds wait for new neighbors
+            self._following.dials_more = False
+            self._effects += self.connection_setup.tend(now)
         if self.send_queues.fresh:
             self._effects += map(Write, self.send_queues.fresh)
             self.send_queues.fresh.clear()

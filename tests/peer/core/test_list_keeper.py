@@ -223,3 +223,17 @@ def test_a_newcomer_waits_for_a_list_with_it_and_dials_all_members():
     table.hear(table.links[0], lists(0, counts=ONE), table.hello(0, reply=True))
     assert type(table.ended[-1]).__name__ == "Wake"
     assert table.core.catch_up.behind(0), "it sits out until it has adopted bodies"
+
+
+@pytest.mark.parametrize(("completed", "waits"), [(0, False), (1, True)])
+def test_a_member_that_a_list_makes_a_neighbor_is_dialled_at_once_and_waited_for_if_it_keeps_up(completed, waits):
+    table = Listed(rank=1, topology=build("star", 3), start=4)
+    table.hear("from 0", table.hello(0, 4, presence=[4, 4, completed]))
+    table.do(table.core.meet(table.now))
+    table.do(table.core.enter(4, table.now))
+    table.wait(1)
+    assert 2 not in table.links
+    table.hear("from 0", lists(0, counts=after(ZERO, graph="ring")))
+    table.do(table.core.begin(4, table.now))
+    assert 2 in table.links
+    assert table.core.members.waited_for(2, 4, table.now) is waits
