@@ -76,7 +76,7 @@ def graph_of_list(graph: GraphSettings, one: MemberList) -> Topology:
     if edges_of(found) != one.edges:
         raise MemberListError(
             f"member list {one.version}: graph {one.graph!r} has other edges here than where the list was made: use "
-            "the same file, function and release of dpeer on both"
+            "the same graph_seed, file, function and release of dpeer on both"
         )
     return found
 

@@ -8,7 +8,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.federation.member_zero import edges_of, federation_of, graph_of_list, list_zero, named_graph
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.member_list import Member, MemberListError
-from dpeer.topology import build
+from dpeer.topology import FORMS, TOPOLOGIES, build
 
 FINGERPRINT = {
     "size": 4,
@@ -66,6 +66,15 @@ def test_a_list_may_name_another_graph(name, expected):
     assert named_graph(settings(), name, 5).name == expected
     assert zero(topology="fresh:2").graph == "fresh:2"
     assert named_graph(settings(topology="fresh:2"), "ring", 5).name == "ring"
+
+
+@pytest.mark.parametrize("name", [*TOPOLOGIES, *(form.example for form in FORMS.values())])
+def test_all_members_build_the_graph_that_an_operator_names_whatever_graph_their_files_name(name):
+    size = 12 if name == "torus:3x4" else 8
+    edges = edges_of(named_graph(settings(), name, size))
+    one = replace(zero(), version=1, members={rank: Member() for rank in range(size)}, graph=name, edges=edges)
+    for topology in ("ring", "random-regular:3", name):
+        assert graph_of_list(settings(topology=topology), one) == build(name, size)
 
 
 def test_a_graph_that_does_not_exist_or_is_another_one_here_is_refused_by_name():
