@@ -10,13 +10,16 @@ Eight peers on a random graph of degree 4 train handwritten digits, two in each 
     move      rank 2 goes to another address
     leave     rank 5 is removed while it runs
     lost      rank 3 is killed, its folder removed, and comes back
-    dead      rank 6 is killed, and removed
+    dead      rank 6 is killed
+    evict     it is removed
     graph     the graph becomes exponential
     extend    twenty rounds more
     back      rank 1 is started again
 
-Prints for each step the command's seconds and last line; of rounds the length beside the median of quiet rounds; where
-a column of the recorded mixes does not sum to one; and how each peer has ended.
+Prints each command's seconds and last line; for each step how long the others' rounds were before it and at most from
+it to the next, and how many of these lacked an edge between two that took part; and how each peer has ended. Ends with
+1 if a column of the recorded mixes does not sum to one, a change of the list has cost more than one round an edge, or
+peers have ended otherwise than they should, or with several lists. Lengths are printed only: a busy machine has others.
 """
 
 from __future__ import annotations
@@ -31,11 +34,11 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpeer.federation.config import load
 from dpeer.federation.member_changes import in_short
@@ -45,6 +48,9 @@ from dpeer.peer.core.member_list import MemberList
 from dpeer.peer.member_files import read_lists
 
 SIZE, HOSTS, PORT = 8, 4, 7700
+
+CHANGES = ("add", "move", "leave", "evict", "graph", "extend")
+"""The steps that change the list."""
 
 TASK = '''
 """Handwritten digits that come at a fixed pace, so that a round's length is not that of a busy machine."""
@@ -126,6 +132,14 @@ def _ip(words: str) -> None:
     subprocess.run(["ip", *words.split()], check=True)
 
 
+class Step(NamedTuple):
+    """A step: the rounds that rank 0 has completed when it begins, and the ranks that it is about."""
+
+    name: str
+    at: int
+    subjects: tuple[int, ...]
+
+
 class Scenario:
     """The federation's folder, its processes, and what is typed."""
 
@@ -133,7 +147,7 @@ class Scenario:
         self.folder, self.network, self.rounds, self.pause = folder, network, rounds, pause
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.hosts = {rank: rank % HOSTS for rank in range(SIZE + 1)}
-        self.steps: list[tuple[str, int]] = []
+        self.steps: list[Step] = []
         self.lists: dict[int, MemberList] = {}
 
     def command(self, line: str, host: int = 0) -> str:
@@ -191,12 +205,10 @@ class Scenario:
         """The rounds that a rank has completed."""
         return len(self.lines(rank, "metrics.jsonl"))
 
-    def lines(self, rank: int, name: str) -> list[dict[str, Any]]:
-        """A file of JSON lines of a rank; a part of a line does not count."""
-        try:
-            text = (self.folder / "run" / f"rank-{rank}" / name).read_text()
-        except FileNotFoundError:
-            return []
+    def lines(self, rank: int, name: str, disks: tuple[str, ...] = ("lost", "run")) -> list[dict[str, Any]]:
+        """A file of JSON lines of a rank, on the disk that it has lost and the present one; whole lines count."""
+        files = (self.folder / disk / f"rank-{rank}" / name for disk in disks)
+        text = "".join(file.read_text() for file in files if file.exists())
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     def rounds_more(self, count: int = 6) -> None:
@@ -205,48 +217,50 @@ class Scenario:
         while self.completed(0) < goal and time.monotonic() < until and self.processes[0].poll() is None:
             time.sleep(0.1)
 
-    def step(self, name: str) -> None:
-        """Note that a step begins."""
+    def step(self, name: str, *subjects: int) -> None:
+        """Note that a step begins, and which ranks it is about."""
         self.rounds_more()
-        self.steps.append((name, self.completed(0)))
+        self.steps.append(Step(name, self.completed(0), subjects))
         print(f"{name}: rank 0 has completed {self.completed(0)} rounds", flush=True)
 
     def play(self) -> None:
         """All steps."""
         signed = "--operator keys/operator.secret"
         self.rounds_more(8)
-        self.step("off")
+        self.step("off", 1)
         self.processes[1].send_signal(signal.SIGTERM)
         self.processes[1].wait(60)
-        self.step("add")
+        self.step("add", 8)
         key = self.command("dpeer keygen --rank 8 --out keys").split('"')[1]
         at = f"tcp://{self.network.address(self.hosts[8])}:{PORT + 8}"
         self.command(f"dpeer members add run/rank-0 --rank 8 --address {at} --key {key} {signed}")
         self.start(8, "--members", "members-1.json", "--secret", "keys/rank-8.secret")
-        self.step("move")
+        self.step("move", 2)
         self.hosts[2] = 3
         at = f"tcp://{self.network.address(3)}:{PORT + 20}"
         self.command(f"dpeer members change run/rank-0 --rank 2 --address {at} {signed}")
         self.command("dpeer drain run/rank-2")
         self.start(2, "--resume")
-        self.step("leave")
+        self.step("leave", 5)
         self.command(f"dpeer members remove run/rank-0 --rank 5 {signed}")
-        self.step("lost")
+        self.step("lost", 3)
         self.processes[3].kill()
         self.processes[3].wait()
-        shutil.rmtree(self.folder / "run" / "rank-3")
+        (self.folder / "lost").mkdir()
+        shutil.move(self.folder / "run" / "rank-3", self.folder / "lost")
         self.rounds_more(3)
         self.start(3)
-        self.step("dead")
+        self.step("dead", 6)
         self.processes[6].kill()
         self.processes[6].wait()
-        self.rounds_more(8)
+        self.rounds_more(3)
+        self.step("evict", 6)
         self.command(f"dpeer members remove run/rank-0 --rank 6 {signed}")
         self.step("graph")
         self.command(f"dpeer members change run/rank-0 --topology exponential {signed}")
         self.step("extend")
         self.command(f"dpeer members extend run/rank-0 --rounds {self.rounds + 20} {signed}")
-        self.step("back")
+        self.step("back", 1)
         self.start(1, "--resume")
         self.rounds_more(6)
         self.command("dpeer members show run/rank-0")
@@ -262,99 +276,133 @@ class Scenario:
             one.wait()
 
 
-def report(scenario: Scenario) -> None:
-    """Print lengths of rounds, sums of columns, ends and stamps."""
-    ranks = [rank for rank in range(SIZE + 1) if scenario.lines(rank, "metrics.jsonl")]
-    _lengths(scenario, ranks)
-    _columns(scenario, ranks)
-    print("\nends:")
-    for rank in ranks:
-        folder = scenario.folder / "run" / f"rank-{rank}"
-        summary = json.loads((folder / "summary.json").read_text()) if (folder / "summary.json").exists() else {}
-        used, _ = read_lists(folder)
-        stamp = "-" if used is None else f"list {used.version} {used.digest.hex()[:8]}"
-        print(
-            f"  rank {rank}: {summary.get('status', 'killed')}, exit {scenario.processes[rank].poll()}, "
-            f"{summary.get('completed_rounds')} rounds, accuracy {summary.get('accuracy')}, {stamp}"
-        )
+class Report:
+    """What the files of a run say.
 
+    Attributes:
+        wrong: What should be otherwise.
+    """
 
-def _lengths(scenario: Scenario, ranks: list[int]) -> None:
-    """Of each round the median length over the ranks that took part, beside the median of all quiet rounds."""
-    ends: dict[int, dict[int, float]] = {
-        rank: {line["round"]: line["time"] for line in scenario.lines(rank, "log.jsonl") if line["event"] == "round"}
-        for rank in ranks
-    }
-    lengths = defaultdict(list)
-    for found in ends.values():
-        for number, at in found.items():
-            if number - 1 in found:
-                lengths[number].append(at - found[number - 1])
-    medians = {number: median(some) for number, some in sorted(lengths.items())}
-    usual = median(medians.values())
-    waits = {
-        number: median(
-            entry["exchange_seconds"]
-            for rank in ranks
-            for entry in scenario.lines(rank, "metrics.jsonl")
-            if entry["round"] == number
-        )
-        for number in medians
-    }
-    print(f"\nrounds: {len(medians)}, of {usual:.2f} s in the median; longer than 1.1 times that:")
-    for number, seconds in medians.items():
-        if seconds > 1.1 * usual:
-            step = [name for name, at in scenario.steps if at <= number][-1:] or ["-"]
-            print(f"  round {number + 1}: {seconds / usual:.2f}, waits {waits[number]:.2f} s (since {step[0]})")
+    def __init__(self, scenario: Scenario) -> None:
+        self.wrong: list[str] = []
+        self._scenario = scenario
+        self._ranks = [rank for rank in range(SIZE + 1) if scenario.lines(rank, "metrics.jsonl")]
+        self._entries: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
+        for rank in self._ranks:
+            for entry in scenario.lines(rank, "metrics.jsonl"):
+                released_before = entry["bytes_sent"] == 0  # a process that was stopped or killed has not mixed
+                if entry["active"] and not entry["adopted"] and not released_before:
+                    self._entries[entry["round"]][rank] = entry
 
+    def print(self) -> None:
+        """Print it."""
+        self._print_steps(self._mixes())
+        self._print_ends()
+        for line in self.wrong:
+            print(f"WRONG: {line}")
 
-def _columns(scenario: Scenario, ranks: list[int]) -> None:
-    """Rounds in which a column of the mixes, over those that took part, does not sum to one."""
-    settings = load(scenario.folder / "dpeer.toml", {})
-    lists = {0: list_zero(settings, settings, settings.rounds, {}), **scenario.lists}
-    graphs = {version: named_graph(settings, one.graph, len(one.members)) for version, one in lists.items()}
-    used = {rank: _used(scenario, rank) for rank in ranks}
-    by_round: dict[int, dict[int, dict[str, Any]]] = defaultdict(dict)
-    for rank in ranks:
-        for entry in scenario.lines(rank, "metrics.jsonl"):
-            if entry["active"] and not entry["adopted"]:
-                by_round[entry["round"]][rank] = entry
-    off, lacking, unknown = [], [], []
-    for number, entries in sorted(by_round.items()):
-        sums, missed = dict.fromkeys(entries, 0.0), 0
-        for rank, entry in entries.items():
-            version = used[rank].get(number, 0)
+    def _print_steps(self, lacking: set[int]) -> None:
+        """By step: rounds of the others, and how many lack an edge."""
+        steps = self._scenario.steps
+        print("\nstep     rounds     before  longest  times   waits  lack an edge")
+        for step, end in zip(steps, [*(later.at for later in steps[1:]), max(self._entries) + 1], strict=True):
+            lengths = self._lengths(step.subjects)
+            before = median([lengths[number] for number in range(step.at - 10, step.at) if number in lengths])
+            longest = max((number for number in range(step.at, end) if number in lengths), key=lengths.__getitem__)
+            waits = median(one["exchange_seconds"] for one in self._entries[longest].values())
+            lack = sorted(number + 1 for number in lacking if step.at <= number < end)
+            print(
+                f"{step.name:<8} {step.at + 1:>3} - {end:<3}  {before:5.2f} s  {lengths[longest]:5.2f} s "
+                f"{lengths[longest] / before:6.2f} {waits:5.2f} s  {in_short(lack) or 'none'}"
+            )
+            if step.name in CHANGES and len(lack) > 1:
+                self.wrong.append(f"{step.name}: rounds {in_short(lack)} lack an edge, expected one at most")
+
+    def _lengths(self, subjects: Collection[int]) -> dict[int, float]:
+        """Of each round the median length over the ranks that took part, but for these."""
+        lengths = defaultdict(list)
+        for rank in {*self._ranks} - {*subjects}:
+            lines = self._scenario.lines(rank, "log.jsonl")
+            ends = {line["round"]: line["time"] for line in lines if line["event"] == "round"}
+            for number, at in ends.items():
+                if number - 1 in ends and rank in self._entries[number] and rank in self._entries[number - 1]:
+                    lengths[number].append(at - ends[number - 1])
+        return {number: median(some) for number, some in lengths.items()}
+
+    def _mixes(self) -> set[int]:
+        """Check the columns of all mixes; returns the rounds that lack an edge between two that took part."""
+        settings, lists = load(self._scenario.folder / "dpeer.toml", {}), {**self._scenario.lists}
+        lists[0] = list_zero(settings, settings, settings.rounds, {})
+        graphs = {version: named_graph(settings, one.graph, len(one.members)) for version, one in lists.items()}
+        used = {rank: _used(self._scenario, rank) for rank in self._ranks}
+
+        def row(version: int, number: int, rank: int) -> dict[int, float]:
             members = sorted(lists[version].members)
-            row = graphs[version].at(number, members.index(rank)).row
-            named = {members[place]: weight for place, weight in row.items()}
-            heard = {other: named[other] for other in entry["heard"]}
-            for other, weight in {**heard, rank: 1.0 - sum(heard.values())}.items():
-                sums[other] = sums.get(other, 0.0) + weight
-            missed += len(named) - 1 - len(heard)
-        if sums.keys() - entries:
-            unknown.append(number + 1)  # a body was mixed whose sender has lost the disk with its own row
-        elif (error := max(abs(value - 1) for value in sums.values())) > 1e-9:
-            off.append((number + 1, round(float(error), 4)))
-        if missed:
-            lacking.append(number + 1)
-    print(f"\ncolumns of {len(by_round)} rounds: {len(off)} do not sum to one: {off}")
-    print(f"not known, for a row was on a disk that was removed: {in_short(unknown)}")
-    print(f"rounds in which an edge of a member's list lacked: {in_short(lacking)}")
+            if rank not in members:
+                return {}
+            found = graphs[version].at(number, members.index(rank)).row
+            return {members[place]: weight for place, weight in found.items()}
+
+        lacking, unknown = set(), []
+        for number, entries in sorted(self._entries.items()):
+            sums = dict.fromkeys(entries, 0.0)
+            for rank, entry in entries.items():
+                rows = (row(version, number, rank) for version in (used[rank].get(number, 0), *lists))
+                near = {*entry["heard"], *entry["missed"], rank}
+                named = next(one for one in rows if one.keys() == near)
+                heard = {other: named[other] for other in entry["heard"]}
+                for other, weight in {**heard, rank: 1.0 - sum(heard.values())}.items():
+                    sums[other] = sums.get(other, 0.0) + weight
+                if named.keys() & entries.keys() - heard.keys() - {rank}:
+                    lacking.add(number)
+            if sums.keys() - entries:
+                unknown.append(number + 1)
+            elif (error := max(abs(value - 1) for value in sums.values())) > 1e-9:
+                self.wrong.append(f"round {number + 1}: a column of the mixes sums to one but for {error:.4f}")
+        print(
+            f"\ncolumns are not known of rounds: {in_short(unknown) or 'none'} (a stopped or killed peer mixed nothing)"
+        )
+        return lacking
+
+    def _print_ends(self) -> None:
+        """How each peer has ended, by which list."""
+        print()
+        last = set()
+        for rank in self._ranks:
+            folder = self._scenario.folder / "run" / f"rank-{rank}"
+            file = folder / "summary.json"
+            summary = json.loads(file.read_text()) if file.exists() else {}
+            status, code = summary.get("status", "killed"), self._scenario.processes[rank].poll()
+            counts, _ = read_lists(folder)
+            stamp = "list 0" if counts is None else f"list {counts.version} {counts.digest.hex()[:8]}"
+            print(
+                f"rank {rank}: {status}, exit {code}, {summary.get('completed_rounds')} rounds, "
+                f"accuracy {summary.get('accuracy')}, {stamp}"
+            )
+            expected = {5: ("left", 0), 6: ("killed", -9)}.get(rank, ("done", 0))
+            if (status, code) != expected:
+                self.wrong.append(f"rank {rank} has ended {status} with exit code {code}, expected {expected}")
+            if status == "done":
+                last.add(stamp)
+        if len(last) != 1 or len(self._ranks) != SIZE + 1:
+            self.wrong.append(f"ranks {in_short(self._ranks)} have run, with {', '.join(sorted(last))} at the end")
 
 
 def _used(scenario: Scenario, rank: int) -> dict[int, int]:
-    """By round, the number of the list that counted when a rank began it, as its log has it."""
-    counts, found = 0, {0: 0}
-    for line in scenario.lines(rank, "log.jsonl"):
-        if line["event"] == "member-list" and " counts: " in line["message"]:
-            counts = line["version"]
-        elif line["event"] in ("round", "connected"):
-            found[line["round"] + (line["event"] == "round")] = counts
+    """By round, the number of the list that counted when a rank began it, as its log has it: or of the next one."""
+    found = {0: 0}
+    for disk in ("run", "lost"):  # rounds of a lost disk were only sat out on the next one
+        counts = 0
+        for line in scenario.lines(rank, "log.jsonl", (disk,)):
+            if line["event"] == "member-list" and " counts: " in line["message"]:
+                counts = line["version"]
+            elif line["event"] in ("round", "connected"):
+                found[line["round"] + (line["event"] == "round")] = counts
     return found
 
 
-def main() -> None:
-    """Play it."""
+def main() -> int:
+    """Play it; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("members-scenario"))
     parser.add_argument("--rounds", type=int, default=120)
@@ -368,8 +416,10 @@ def main() -> None:
             scenario.play()
         finally:
             scenario.end()
-        report(scenario)
+        report = Report(scenario)
+        report.print()
+    return 1 if report.wrong else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
