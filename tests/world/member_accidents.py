@@ -148,6 +148,15 @@ def away_behind_a_firewall():
     return away_while_all_neighbors_change(hidden=(0,))
 
 
+def a_newcomer_comes_in_the_last_rounds():
+    """It ends as the others do if there is a body that it can adopt, in the last round at the latest."""
+    for at in (20.4, 21.6, 22.2, 22.8):
+        world = _play("ring", 5, rounds=20, changes=(Change(at, 1, add=1, comes=0.5),), disk=(0.5,))
+        _ends(world, range(5))
+        _ends(world, [5], "done" if any(rank == 5 for rank, _ in world.adopted) else "left-behind")
+    return world
+
+
 def newcomers_do_not_come():
     """Two members are given three newcomers at once that never come."""
     return _ends(_play("full", 2, changes=(Change(3, 0, add=3, comes=math.inf),)), range(2))

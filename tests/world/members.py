@@ -380,8 +380,20 @@ _GRAPHS = (
 )
 
 
+_MORE_GRAPHS = ("fresh:2", "fresh:2", "fresh-directed:1", "fresh-directed:2", "one-way", "one-peer-exponential")
+"""Those of a fifth of the schedules: directed ones, and others in each round."""
+
+
 def generate_members(seed: int) -> MemberScenario:
     """The scenario of a seed."""
+    found, rng = _drawn(seed), random.Random(f"members graphs {seed}")
+    if rng.random() < 0.8:
+        return found
+    changes = [replace(one, topology=one.topology and rng.choice(_MORE_GRAPHS)) for one in found.changes]
+    return replace(found, topology=rng.choice(_MORE_GRAPHS), changes=tuple(changes))
+
+
+def _drawn(seed: int) -> MemberScenario:
     rng = random.Random(f"members {seed}")
     size, rounds, pace = rng.randint(3, 7), rng.randint(20, 40), rng.choice((0.5, 1.0, 2.0))
     lost = rng.random() < 0.3  # disks; a cut beside these is not promised

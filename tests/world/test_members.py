@@ -41,6 +41,7 @@ ACCIDENTS = [
     accidents.away_while_all_neighbors_change,
     accidents.a_lost_disk_among_strangers,
     accidents.away_behind_a_firewall,
+    accidents.a_newcomer_comes_in_the_last_rounds,
     accidents.newcomers_do_not_come,
     accidents.a_list_before_the_start,
     accidents.a_leaver_crashes,
