@@ -33,7 +33,9 @@ from __future__ import annotations
 
 import difflib
 import errno
+import traceback
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Literal
 
 _LONGEST = 400
@@ -41,6 +43,9 @@ _LONGEST = 400
 
 _LONGEST_LIST = 300
 """Characters of the names that are valid."""
+
+_INSTALLED = ("<", str(Path(difflib.__file__).parent))
+"""How names of files begin that are Python's own; those of libraries lie in site-packages or dist-packages."""
 
 
 class DpeerError(Exception):
@@ -234,8 +239,18 @@ class Interrupted(DpeerError):  # noqa: N818
 
 
 def describe(error: BaseException) -> str:
-    """The type and message of an error that is not dpeer's, on one line and cut to a readable length."""
+    """The type and message of an error that is not dpeer's, on one line and cut to a readable length.
+
+    Where a user's own code has raised it, or called what did, the file and line of that code follow.
+    """
     text = " ".join(str(error).split())
     if len(text) > _LONGEST:
         text = text[:_LONGEST] + " ..."
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    named = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    places = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not frame.f_globals.get("__name__", "").startswith("dpeer.")
+    ]
+    own = [(file, line) for file, line in places if not file.startswith(_INSTALLED) and "-packages" not in file]
+    return f"{named} ({Path(own[-1][0]).name} line {own[-1][1]})" if own else named

@@ -12,6 +12,7 @@ from tests.test_words import SOURCES, name
 NO_TEXTS = {
     "Interrupted": "no one reads it",
     "ProtocolError": "a word to count by",
+    "Undecodable": "a word to count by",
     "UnknownName": "a noun, of which the class makes the text",
 }
 """Classes whose argument is no text for a reader."""

@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping
 from torch import Tensor, nn
 
 from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.algorithms.plugins import predictor_of
 from dpeer.training.batch_loader import Batch
 from dpeer.training.flat import Flat
 from dpeer.training.settings import Hyperparameters
@@ -75,7 +76,7 @@ class Finishing:
             Interrupted: The trainer was asked to stop; nothing has changed.
             TaskError: The task's model, loss or data raised.
         """
-        peer, predictor = self._peer, self._algorithm.predictor(self._peer)
+        peer, predictor = self._peer, predictor_of(self._algorithm, self._peer)
         values = peer.model.data if predictor is None else predictor  # of which `holding` makes a copy
         with peer.holding({"values": values, **peer.untrained.copies()}):
             if self._of_head:
@@ -109,4 +110,4 @@ class Finishing:
 
     def predicting(self) -> Tensor | Mapping[str, Tensor] | None:
         """What predicts, for `Net.holding`: the finished model, or what the algorithm says."""
-        return self.state or self._algorithm.predictor(self._peer)
+        return self.state or predictor_of(self._algorithm, self._peer)

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from dpeer import plugins
-from dpeer.exceptions import ConfigurationError, DpeerError, TaskError, UnknownName, describe
+from dpeer.exceptions import ConfigurationError, TaskError, UnknownName
+from dpeer.training.errors import blame
 from dpeer.training.initial import begin_from
 from dpeer.training.lora.adapting import adapted
 from dpeer.training.models import last_layer
@@ -146,13 +147,8 @@ def _made(
     except ValueError:  # a callable without a signature, written in C: the call itself will tell
         pass
     seed_globals(init_seed)
-    try:
-        with defaults_kept():
-            task = factory(*place, **options)
-    except DpeerError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise TaskError(f"task {spec!r} failed: {describe(error)}") from error
+    with blame(f"task {spec!r} failed"), defaults_kept():
+        task = factory(*place, **options)
     if not isinstance(task, Task):
         raise TaskError(f"task {spec!r} returned a {type(task).__name__}; it must return a dpeer.training.Task")
     return task

@@ -56,7 +56,7 @@ class Net:
     ) -> None:
         self.hyperparameters = hyperparameters
         self.task, self.module, self.compute = task, task.model, compute
-        shared = sum(parameter.numel() for _, parameter in split.body)
+        shared = split.body_count
         total = shared + sum(parameter.numel() for _, parameter in split.head)
         beside = sum(extras.values())
         # Extras, body and head, so that what travels is one vector, and so is what is trained.

@@ -63,6 +63,11 @@ class Split:
     prefixes: tuple[str, ...] = ()
     model: nn.Module = field(default_factory=nn.Module, compare=False, repr=False)
 
+    @property
+    def body_count(self) -> int:
+        """How many values the body has."""
+        return sum(parameter.numel() for _, parameter in self.body)
+
 
 def split(model: nn.Module, head: Sequence[str], shares: Shares, algorithm: str = "this algorithm") -> Split:
     """Divide a model's trainable parameters by what the algorithm shares.

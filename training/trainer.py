@@ -231,7 +231,13 @@ class Trainer(Net):
             self._loss = (losses @ weights / weights.sum()).item()
 
     def note(self, loss: Tensor, batch: Batch) -> None:
-        """Remember the loss of a minibatch: the loss of `figures` becomes the mean over the last epoch's."""
+        """Remember the loss of a minibatch: the loss of `figures` becomes the mean over the last epoch's.
+
+        Raises:
+            TypeError: It is no tensor.
+        """
+        if not isinstance(loss, Tensor):
+            raise TypeError(f"the gradient function gave a {type(loss).__name__}; it must return the loss, a tensor")
         self._noted.append(self.source.weighed(loss, batch))
 
     def gradient(self, part: Flat, batch: Batch) -> Tensor:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpeer.exceptions import AlgorithmError, ConfigurationError
+from dpeer.exceptions import AlgorithmError, ConfigurationError, DpeerError
 from dpeer.training import Algorithm, Hyperparameters, build_learner, find_algorithm, make_options
 from dpeer.training.algorithms.fedadamw import FedAdamW
 from dpeer.training.algorithms.fedrod import FedRoD
@@ -104,6 +104,15 @@ class Registry(Plain):
         ),
         ({"shares": "nothing", "extras": lambda self, split: {"c": 3}}, "its extras (c) go nowhere"),
         ({"extras": lambda self, split: {"c": 0.5}}, "algorithm Own: its extras are {'c': 0.5}"),
+        (
+            {"predictor": lambda self, peer: peer.body.data},
+            "algorithm Own: its predictor gave shape (56,); it must give None, or one vector of shape (83,), body then",
+        ),
+        ({"predictor": lambda self, peer: {"values": peer.body.data}}, "algorithm Own: its predictor gave a dict"),
+        (
+            {"train": lambda self, peer: peer.fit(peer.body, epochs=1, lr=0.1, gradient=lambda *of: None)},
+            "algorithm Own failed in 'train': TypeError: the gradient function gave a NoneType; it must return",
+        ),
     ],
 )
 def test_what_an_algorithm_must_not_state(attributes: dict[str, Any], fragment: str, tmp_path: Path) -> None:
@@ -112,6 +121,7 @@ def test_what_an_algorithm_must_not_state(attributes: dict[str, Any], fragment: 
     with refused(AlgorithmError, "algorithm ", fragment):
         one = build_learner(task, type("Own", (Plain,), attributes), Hyperparameters(body_epochs=1), rank=0, seed=0)
         one.train(0)
+        one.evaluate()
         one.save(tmp_path)
 
 
@@ -158,12 +168,63 @@ def test_what_is_given_to_an_algorithm_in_vain(call: Callable[[], object], fragm
     [
         ("Mine = 3", "mine.py:Mine' must be a subclass of dpeer.training.Codec"),
         ("class Mine(Codec): ...", "mine.py:Mine': Mine does not define decode, encode, payload_bytes"),
-        ("class Mine(Codec):\n  payload_bytes = encode = decode = 0\n  def __init__(self): ...", "cannot be made"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_codec_is_refused(code: str, fragment: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(f"from dpeer.training import Codec\n{code}\n")
     with refused(ConfigurationError, f"codec '{tmp_path}/mine.py:Mine'", fragment):
         new_codec(f"{tmp_path}/mine.py:Mine", torch.zeros(3), 0)
     with refused(ConfigurationError, "unknown codec 'int9'"):
         new_codec("int9", torch.zeros(3), 0)
+
+
+CODEC = """
+from dpeer.training import Codec, Undecodable
+
+class Mine(Codec):
+    @property
+    def payload_bytes(self): return 4 * self.count
+    def encode(self, values, number): return [values.numpy().tobytes()]
+    def decode(self, payload): return [self.start]
+    def __init__(self, start, rank):
+        super().__init__(start, rank)
+        self.start = start
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fragment"),
+    [
+        ("(self, start, rank):", "(self):", "codec Mine failed in '__init__': TypeError"),
+        ("    @property\n", "", "codec Mine: its payload_bytes is a method: put @property above it"),
+        ("return 4 * self.count", "return 4.5", "codec Mine: its payload_bytes is 4.5, not a whole number"),
+        (
+            "return 4 * self.count",
+            "return 200",
+            "codec Mine encoded 224 bytes in round 0, and its payload_bytes is 200",
+        ),
+        (
+            "return [values",
+            "return [oops",
+            "failed in 'encode': NameError: name 'oops' is not defined (mine.py line 7)",
+        ),
+        ("[values.numpy().tobytes()]", "values.numpy().tobytes()", "its encode gave a bytes; it must give a list"),
+        ("[values.numpy().tobytes()]", "[values]", "its encode gave a list of Tensor; it must give a list of bytes"),
+        (
+            "return [self.start]",
+            "return payload[7]",
+            "failed in 'decode': IndexError: list index out of range (mine.py",
+        ),
+        ("return [self.start]", "return self.start", "its decode gave a Tensor; it must give a list of tensors"),
+        ("return [self.start]", "return [self.start[:9]]", "its decode gave 9 values, must be 56"),
+        ("return [self.start]", "raise Undecodable('odd')", "the codec's 'decode' refuses what its 'encode' gave: odd"),
+    ],
+)
+def test_whatever_a_codec_does_wrong_is_said_before_anything_is_sent(
+    old: str, new: str, fragment: str, tmp_path: Path
+) -> None:
+    assert old in CODEC
+    (tmp_path / "mine.py").write_text(CODEC.replace(old, new))
+    h = Hyperparameters(compress=f"{tmp_path}/mine.py:Mine")
+    with refused(DpeerError, fragment):
+        build_learner(small_task(), "fedper", h, rank=0, seed=0).release(0)

@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.algorithms.moments import Moments, body_sized
+from dpeer.training.algorithms.moments import Moments
 from dpeer.training.algorithms.options import option
 from dpeer.training.batch_loader import Batch
 from dpeer.training.flat import Flat
@@ -71,7 +71,7 @@ class FAFED(Algorithm):
 
     def extras(self, split: Split) -> Mapping[str, int]:
         """Both moments of each of the body's values."""
-        return body_sized(_MOMENTS, split)
+        return dict.fromkeys(_MOMENTS, split.body_count)
 
     def start(self, peer: Trainer) -> None:
         """The head's moments are zero at first, as the body's."""

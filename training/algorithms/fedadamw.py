@@ -62,7 +62,7 @@ from torch import Tensor
 from dpeer.training.adam import AdamW, Knowledge
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.fedper import LocalAdamW
-from dpeer.training.algorithms.moments import SecondMoments, body_sized, second_moment_count
+from dpeer.training.algorithms.moments import SecondMoments, second_moment_count
 from dpeer.training.algorithms.options import option
 from dpeer.training.blocks import Grouping
 from dpeer.training.flat import Flat
@@ -118,7 +118,7 @@ class FedAdamW(Algorithm):
 
     def extras(self, split: Split) -> Mapping[str, int]:
         """One second moment for each block of the body, or for each of its values; and the change of each value."""
-        found = body_sized([_CHANGE], split) if self.options.gamma else {}
+        found = {_CHANGE: split.body_count} if self.options.gamma else {}
         if self.options.aggregate != "none":
             found[_MOMENT] = second_moment_count(split, self.options.aggregate == "full", self.options.blocks)
         return found

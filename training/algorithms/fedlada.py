@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.algorithms.moments import Moments, body_sized
+from dpeer.training.algorithms.moments import Moments
 from dpeer.training.algorithms.options import option
 from dpeer.training.flat import Flat
 from dpeer.training.split import Split
@@ -63,7 +63,7 @@ class FedLADA(Algorithm):
 
     def extras(self, split: Split) -> Mapping[str, int]:
         """Second moment and direction of each of the body's values."""
-        return body_sized(_KEPT, split)
+        return dict.fromkeys(_KEPT, split.body_count)
 
     def start(self, peer: Trainer) -> None:
         """The head's second moment and direction are zero at first, as the body's."""

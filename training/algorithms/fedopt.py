@@ -28,7 +28,6 @@ from typing import ClassVar, Literal
 import torch
 
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.algorithms.moments import body_sized
 from dpeer.training.algorithms.options import option
 from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer
@@ -58,7 +57,7 @@ class FedOpt(Algorithm):
 
     def extras(self, split: Split) -> Mapping[str, int]:
         """As many as the body has values."""
-        return body_sized([_CHANGE], split)
+        return {_CHANGE: split.body_count}
 
     def start(self, peer: Trainer) -> None:
         """The moments as the paper has them at first."""

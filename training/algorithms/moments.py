@@ -13,11 +13,6 @@ from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer
 
 
-def body_sized(names: Sequence[str], split: Split) -> dict[str, int]:
-    """Extras of as many values as the body has, by name: see `Algorithm.extras`."""
-    return dict.fromkeys(names, sum(parameter.numel() for _, parameter in split.body))
-
-
 class Moments:
     """Moments and the like of each trained parameter, zero at first.
 
@@ -54,7 +49,7 @@ def second_moment_count(split: Split, full: bool, grouping: Grouping) -> int:
     Raises:
         TaskError: The model has no such blocks.
     """
-    return sum(p.numel() for _, p in split.body) if full else len(blocks_of(split.model, split.body, grouping))
+    return split.body_count if full else len(blocks_of(split.model, split.body, grouping))
 
 
 class SecondMoments:

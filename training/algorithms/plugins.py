@@ -19,6 +19,7 @@ from dpeer.training.flat import check_extras
 from dpeer.training.randomness import LOCK
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import Split
+from dpeer.training.trainer import Trainer
 
 _BUILT_IN = "dpeer."
 
@@ -106,8 +107,6 @@ def new_algorithm(algorithm: type[Algorithm], options: Mapping[str, Any] | Any) 
         made = algorithm(given)
     if getattr(made, "options", None) is not given:
         raise AlgorithmError(f"algorithm {algorithm.name}: its __init__ must call super().__init__(options)")
-    if not is_built_in(algorithm):
-        setattr(made, "predictor", _blaming(made, "predictor"))  # noqa: B010 - it is called in passing
     return made
 
 
@@ -116,15 +115,21 @@ def is_built_in(code: type[Algorithm] | Callable[..., Any]) -> bool:
     return code.__module__.startswith(_BUILT_IN)
 
 
-def _blaming(made: Algorithm, name: str) -> Callable[..., Any]:
-    """A method that reports what it raises as one error that names it."""
-    method = getattr(made, name)
+def predictor_of(algorithm: Algorithm, peer: Trainer) -> Tensor | None:
+    """The parameters that predict; None where the trained ones do.
 
-    def call(*arguments: Any) -> Any:
-        with blamed(made, name):
-            return method(*arguments)
-
-    return call
+    Raises:
+        AlgorithmError: `Algorithm.predictor` returned something else.
+    """
+    with blamed(algorithm, "predictor"):
+        found: Any = algorithm.predictor(peer)
+    if found is not None and not (isinstance(found, Tensor) and found.shape == peer.model.data.shape):
+        gave = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
+        raise AlgorithmError(
+            f"algorithm {algorithm.name}: its predictor gave {gave}; it must give None, or one vector of shape "
+            f"({peer.model.count},), body then head"
+        )
+    return found
 
 
 def check_state(algorithm: Algorithm) -> None:

@@ -41,7 +41,6 @@ import torch
 from torch import Tensor
 
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.algorithms.moments import body_sized
 from dpeer.training.batch_loader import Batch
 from dpeer.training.flat import Flat, Tracker
 from dpeer.training.split import Split
@@ -62,7 +61,7 @@ class Scaffold(Algorithm):
 
     def extras(self, split: Split) -> Mapping[str, int]:
         """As many variates as the body has values."""
-        return {_TRACKED: Tracker(body_sized([_TRACKED], split)[_TRACKED])}
+        return {_TRACKED: Tracker(split.body_count)}
 
     def start(self, peer: Trainer) -> None:
         """The own variates are zero at first."""

@@ -8,10 +8,11 @@ from typing import Any
 from torch import Tensor
 
 from dpeer import plugins
-from dpeer.exceptions import ConfigurationError, UnknownName, describe
+from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.training.codecs.base import Codec, Undecodable
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.codecs.masked import Masked
+from dpeer.training.codecs.own import Own
 from dpeer.training.codecs.quantized import Quantized
 from dpeer.training.compress_setting import BUILT_IN, is_class
 from dpeer.training.randomness import LOCK
@@ -82,9 +83,4 @@ def new_codec(name: str, start: Tensor, rank: int) -> Codec:
         ConfigurationError: The user's class cannot be made.
     """
     found = find_codec(name)
-    if found is None:
-        return CODECS[name](start, rank)
-    try:
-        return found(start, rank)
-    except Exception as error:
-        raise ConfigurationError(f"codec {name!r} cannot be made: {describe(error)}") from error
+    return CODECS[name](start, rank) if found is None else Own(found, start, rank)

@@ -8,13 +8,13 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpeer.exceptions import DpeerError
 from dpeer.training.payload import Payload
 
 _WINDOW = 4
@@ -67,7 +67,7 @@ class BufferPool:
         self._spare = 0
 
 
-class Undecodable(ValueError):  # noqa: N818 - reads as what happened
+class Undecodable(DpeerError):  # noqa: N818 - reads as what happened
     """A payload that a codec refuses.
 
     Args:
@@ -75,7 +75,8 @@ class Undecodable(ValueError):  # noqa: N818 - reads as what happened
     """
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason)
+        # What neighbors send is counted and dropped, so that this is read of the own payload alone.
+        super().__init__(f"the codec's 'decode' refuses what its 'encode' gave: {reason}")
         self.reason = reason
 
 
@@ -94,7 +95,7 @@ class Codec(ABC):
             with a later release.
     """
 
-    error_feedback: ClassVar[bool] = False
+    error_feedback: bool = False
 
     def __init__(self, start: Tensor, rank: int) -> None:
         self.count, self.rank, self.device = start.numel(), rank, start.device

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from dpeer.exceptions import ConfigurationError, DpeerError, TaskError, UnknownName, describe
+from dpeer.exceptions import ConfigurationError, TaskError, UnknownName
 from dpeer.training.data.partitions import check_spec
 from dpeer.training.data.pool import Data, Pool
+from dpeer.training.errors import blame
 from dpeer.training.keyword_options import defaults, validated
 from dpeer.training.models import drops
 from dpeer.training.randomness import Purpose, stream
@@ -44,14 +45,10 @@ def builtin_task(spec: str, rank: int, size: int, seed: int, given: Mapping[str,
         if "schema" not in defaults(reader):
             raise ConfigurationError(f"--schema {choices.schema} is for --task csv: task {spec!r} reads no table")
         options["schema"] = str(choices.schema)
-    try:
+    with blame(f"task {spec!r} failed"):
         data = read(reader, options, seed, **counts)
         bound = choices.model_copy(update={"partition": partition, "standardize": scaled})
         made = pooled_task(data, rank, size, seed, bound, model=task.model)
-    except DpeerError:
-        raise
-    except Exception as error:
-        raise TaskError(f"task {spec!r} failed: {describe(error)}") from error
     return replace(made, draws=drops(made.model))
 
 
