@@ -11,10 +11,11 @@ from dpeer.federation.settings import default_of, shared
 from dpeer.privacy import Guarantee
 from dpeer.privacy.settings import SAMPLE_ONLY, PrivacySettings
 from dpeer.topology import Topology, shared_name
-from dpeer.training import MODELS, Algorithm, Task, codecs, shared_options, source_hash
+from dpeer.training import Algorithm, Task, codecs, shared_options, source_hash
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.options import flagged_options
 from dpeer.training.algorithms.plugins import is_built_in
+from dpeer.training.models import find_model
 from dpeer.training.settings import OptionSettings
 
 _FIRST = ("size", "algorithm", "rounds", "seed")
@@ -107,8 +108,8 @@ def of_model(task: Task) -> dict[str, Any]:
 
     Not all options show in the body's shapes: attention with other heads has the same parameters, for example.
     """
-    built = task.built or {}
-    usual = MODELS[built["model"]].options() if built.get("options") else {}
+    built: Mapping[str, Any] = task.built or {}
+    usual = find_model(built["model"]).options() if built.get("options") else {}
     options = {
         f"model option {name}": value for name, value in built.get("options", {}).items() if value != usual[name]
     }

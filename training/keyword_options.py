@@ -41,7 +41,11 @@ _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
 def _stated(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     every = inspect.signature(function, eval_str=True).parameters.values()
-    return {one.name: one for one in every if one.kind is one.KEYWORD_ONLY}
+    return {
+        one.name: one.replace(annotation=Any) if one.annotation is one.empty else one
+        for one in every
+        if one.kind is one.KEYWORD_ONLY
+    }
 
 
 def _as_text(value: Any) -> Any:

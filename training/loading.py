@@ -15,7 +15,7 @@ from dpeer.exceptions import ConfigurationError, TaskError, UnknownName
 from dpeer.training.errors import blame
 from dpeer.training.initial import begin_from
 from dpeer.training.lora.adapting import adapted
-from dpeer.training.models import last_layer
+from dpeer.training.models import find_model, last_layer
 from dpeer.training.randomness import LOCK, seed_globals
 from dpeer.training.settings import DataSettings
 from dpeer.training.task import Task
@@ -104,6 +104,8 @@ def _loaded(spec: str, place: tuple[int, int, int], given: dict[str, Any], choic
     check_task_name(spec)
     with LOCK:
         if spec in BUILTIN_TASKS:
+            if choices.model is not None and (chosen := find_model(choices.model)).own:
+                chosen.maker()  # a file may draw numbers while it is imported
             seed_globals(init_seed)
             with defaults_kept():
                 return builtin_task(spec, *place, given, choices)
@@ -128,7 +130,7 @@ def _check_own(spec: str, choices: Choices) -> None:
     flag = f"--{chosen.replace('_', '-')}" + ("" if value is True else f" {value}")
     raise ConfigurationError(
         f"{flag} is for built-in tasks ({', '.join(BUILTIN_TASKS)}): {spec!r} brings its own data and model; pass it "
-        "a --task-option, and use dpeer.training.partition and dpeer.training.build_model in the factory"
+        "a --task-option, and use dpeer.training.partition in the factory"
     )
 
 

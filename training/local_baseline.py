@@ -225,10 +225,10 @@ def independent_copy(task: Task) -> Task:
     data = {name: getattr(task, name) for name in ("train", "test", "validation")}
     kept = {id(part): part for part in data.values() if part is not None}
     try:
-        model, copied = copy.deepcopy((task.model, functions), kept)
+        model, built, copied = copy.deepcopy((task.model, task.built, functions), kept)
     except Exception as error:  # whatever the model is made of
         raise TaskError(f"the task's model cannot be copied: {describe(error)}") from error
-    return replace(task, model=model, **copied)
+    return replace(task, model=model, built=built, **copied)
 
 
 def _refers(function: Any, parts: set[int], seen: frozenset[int] = frozenset()) -> bool:

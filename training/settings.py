@@ -108,7 +108,7 @@ with warnings.catch_warnings():
             None,
             "what a built-in task trains, in place of its own model: bert, cnn, cnn1d, digits, dp-cnn, emnist-cnn, "
             "fedavg-cnn, mlp, resnet18-gn, roberta, roberta-tiny, small-body, swin-base, swin-tiny, "
-            "vit-base, vit-tiny",
+            "vit-base, vit-tiny, or a class: FILE.py:CLASS",
             mark=Mark.FOLLOWS,
             group=_DATA,
         )

@@ -27,6 +27,19 @@ Collate = Callable[[list[Any]], Any]
 Augment = Callable[[Any, np.random.Generator], Any]
 
 
+class Recipe(dict[str, Any]):
+    """How a model was made, as JSON values by name from which `dpeer.training.use` makes it again without data.
+
+    Args:
+        model: The very model: of another one these values say nothing.
+        values: The values.
+    """
+
+    def __init__(self, model: nn.Module, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self.model = model
+
+
 @dataclass(eq=False)
 class Task:
     """The model and data that one rank trains with, as a task factory returns them.
@@ -67,8 +80,7 @@ class Task:
         draws: Whether the model, the data or any of the functions draw from the global generators of torch, numpy or
             random (dropout does). None: found out in the first round, in which the peers of a simulation therefore
             train one after the other; False spares them that.
-        built: How the model was built, as JSON values from which `dpeer.training.use` builds it again without data;
-            None where only the factory can.
+        built: How the model was made; None where only the factory can make it.
         preparation: How inputs were made of a table's rows, to be saved with the model; None for other data.
         lora: The value of `--lora` that has put low-rank adapters into the model; None without adapters.
         remarks: Notes on how common pools are divided, and on first weights from a file, a line each; logged when the
@@ -97,7 +109,7 @@ class Task:
     indices: Mapping[str, NDArray[np.int64]] | None = None
     draws: bool | None = None
     preparation: Preparation | None = None
-    built: Mapping[str, Any] | None = None
+    built: Recipe | None = None
     lora: str | None = None
     remarks: Sequence[str] = ()
     initial: Initial | None = None
@@ -108,6 +120,8 @@ class Task:
             raise TaskError(f"the task's model is {_kind(self.model)}; it must be a torch.nn.Module instance")
         check_layouts(self.model)
         self.head = check_prefixes(self.model, self.head)
+        if self.built is not None and self.built.model is not self.model:  # replace(task, model=...)
+            self.built = self.draws = None
         for name in ("train", "test", "validation"):
             dataset = getattr(self, name)
             if dataset is not None or name != "validation":

@@ -36,7 +36,7 @@ def headings(text: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     ("setting", "before", "after", "names"),
     [
-        ("model", ": ", "", MODELS),
+        ("model", ": ", ", or a class", MODELS),
         ("task", ": ", ", or a function", BUILTIN_TASKS),
         ("compress", ": ", ", or a class", BUILT_IN),
     ],

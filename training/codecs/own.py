@@ -29,12 +29,11 @@ class Own(Codec):
         self._name = found.__name__
         with self._blamed("__init__"):
             self._codec = found(start, rank)
-        with self._blamed("payload_bytes"):
-            self._most = self._codec.payload_bytes
+            self._most, self.buffers = self._codec.payload_bytes, self._codec.buffers
         if type(self._most) is not int or self._most < 0:
             kind = "a method: put @property above it" if callable(self._most) else f"{self._most!r}, not a whole number"
             raise ConfigurationError(f"codec {self._name}: its payload_bytes is {kind}")
-        self.error_feedback, self.buffers = self._codec.error_feedback, self._codec.buffers
+        self.error_feedback = self._codec.error_feedback
 
     def _blamed(self, member: str) -> AbstractContextManager[None]:
         return blame(f"codec {self._name} failed in {member!r}", kind=ConfigurationError)

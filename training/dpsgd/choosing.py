@@ -76,8 +76,8 @@ def _synthetic(net: Net, inputs: Any, targets: Any) -> tuple[Any, Any]:
     Floats are from 0 to 1, for what takes a root of them; tokens are from the vocabulary, other whole numbers 0 or 1.
     """
     generator = torch.Generator().manual_seed(0)
-    built = net.task.built or {}
-    vocabulary = int(built["options"]["vocabulary"]) if built.get("tokens") else 2
+    options = {} if net.task.built is None else net.task.built["options"]
+    vocabulary = int(options.get("vocabulary", 2))
 
     def drawn(below: int, tensor: Tensor) -> Tensor:
         if tensor.is_floating_point():

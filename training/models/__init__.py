@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from dpeer import plugins
 from dpeer.exceptions import TaskError, UnknownName
 from dpeer.optional_libraries import check_libraries
 from dpeer.training.keyword_options import defaults, validated
@@ -27,6 +28,8 @@ LIBRARIES: Mapping[str, str] = {"transformers": "dpeer.training.models.library"}
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
+_PLUGIN = plugins.Kind("model", "class", "CLASS", TaskError, lambda thing: hasattr(thing, "forward"))
+
 
 @dataclass(frozen=True)
 class Model:
@@ -36,7 +39,7 @@ class Model:
         name: What ``--model`` calls it.
         summary: One line about it.
         where: ``module:maker``; the class or function makes it from (shape, outputs), and takes the model's options
-            as keyword arguments.
+            as keyword arguments. Empty for a user's own, whose name says where.
         takes: What one input is.
         least: The smallest height and width, or length, that it takes.
         defaults: Values of options that differ from those of the function, which several models may have in common.
@@ -51,8 +54,24 @@ class Model:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     extra: str | None = None
 
+    @property
+    def own(self) -> bool:
+        """Whether it is a user's own."""
+        return not self.where
+
     def maker(self) -> Callable[..., nn.Module]:
-        """Import what makes it."""
+        """Import what makes it; a file is imported once in a process.
+
+        Raises:
+            TaskError: A user's own cannot be imported.
+        """
+        if self.own:
+            with plugins.load(_PLUGIN, self.name) as found:
+                if callable(found):
+                    return found  # type: ignore[no-any-return]
+                raise TaskError(
+                    f"model {self.name!r} is a {type(found).__name__}; it must be a class of torch.nn.Module"
+                )
         module, _, function = self.where.partition(":")
         make: Callable[..., nn.Module] = getattr(importlib.import_module(f"dpeer.training.models.{module}"), function)
         return make
@@ -107,7 +126,7 @@ def build_model(
     """Make a model with fresh weights from torch's global generator.
 
     Args:
-        name: One of `MODELS`.
+        name: One of `MODELS`, or a user's own.
         shape: One input's shape.
         outputs: How many numbers it gives a sample: the classes, or 1.
         options: Values of the model's options, by name; its defaults for those that are not given.
@@ -118,23 +137,34 @@ def build_model(
         TaskError: It does not take such inputs, or an option cannot have that value.
         ConfigurationError: A library that it needs is not installed.
     """
+    from torch import nn
+
+    from dpeer.training.errors import blame
+
     model = find_model(name)
     if not _fits(model, shape, tokens):
         fitting = ", ".join(other.name for other in MODELS.values() if _fits(other, shape, tokens))
         what = "token numbers of" if tokens else "inputs have"
         raise TaskError(f"--model {name} takes {_wanted(model)}, the task's {what} shape {shape}; try {fitting}")
-    return model.maker()(shape, outputs, **model_options(name, options))
+    make, chosen = model.maker(), model_options(name, options)
+    with blame(f"model {name!r} failed", lambda: f"it is called with {shape}, an input's shape, and {outputs} outputs"):
+        made = make(shape, outputs, **chosen)
+    if not isinstance(made, nn.Module):
+        raise TaskError(f"model {name!r} gave a {type(made).__name__}; it must give a torch.nn.Module")
+    return made
 
 
 def find_model(name: str) -> Model:
-    """The built-in model of a name.
+    """The built-in model of a name, or a user's own: ``path/to/file.py:CLASS`` or ``package.module:CLASS``.
 
     Raises:
         UnknownName: It does not exist.
     """
-    if name not in MODELS:
-        raise UnknownName("model", name, sorted(MODELS))
-    return MODELS[name]
+    if name in MODELS:
+        return MODELS[name]
+    if ":" in name or name.endswith(".py"):
+        return Model(name, "a user's own", "", "anything")
+    raise UnknownName("model", name, [*sorted(MODELS), "FILE.py:CLASS"])
 
 
 def model_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,6 +190,8 @@ def model_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fits(model: Model, shape: tuple[int, ...], tokens: bool) -> bool:
+    if model.own:
+        return True
     if tokens != (model.takes == "text"):
         return False
     return len(shape) == _DIMENSIONS.get(model.takes, len(shape)) and all(
@@ -221,7 +253,8 @@ def with_tokens(model: str, tokens: Tokens | None, given: Mapping[str, Any]) -> 
         UnknownName: The model does not exist.
         TaskError: Something was chosen that does not suit the tokenizer.
     """
-    if tokens is None or find_model(model).takes != "text":
+    found = find_model(model)
+    if tokens is None or not (found.own or found.takes == "text"):
         return dict(given)
     if chosen := next((name for name in _FOLLOW if name in given), None):
         raise TaskError(f"--model-option {chosen}={given[chosen]}: it follows from the tokenizer; leave it out")
@@ -232,5 +265,5 @@ def with_tokens(model: str, tokens: Tokens | None, given: Mapping[str, Any]) -> 
             "as many or more, or leave it out"
         )
     follows = {"vocabulary": tokens.vocabulary, "padding": tokens.padding, "separator": tokens.separator}
-    takes = find_model(model).options()
+    takes = found.options()
     return {name: value for name, value in follows.items() if name in takes} | dict(given)

@@ -16,7 +16,6 @@ from dpeer.training.data.partitions import check_spec
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.errors import blame
 from dpeer.training.keyword_options import defaults, validated
-from dpeer.training.models import drops
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.task import Task
 from dpeer.training.tasks import BUILTIN_TASKS, Choices
@@ -48,8 +47,7 @@ def builtin_task(spec: str, rank: int, size: int, seed: int, given: Mapping[str,
     with blame(f"task {spec!r} failed"):
         data = read(reader, options, seed, **counts)
         bound = choices.model_copy(update={"partition": partition, "standardize": scaled})
-        made = pooled_task(data, rank, size, seed, bound, model=task.model)
-    return replace(made, draws=drops(made.model))
+        return pooled_task(data, rank, size, seed, bound, model=task.model)
 
 
 def _options(spec: str, reader: Callable[..., Data], given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

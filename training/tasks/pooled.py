@@ -31,11 +31,11 @@ from dpeer.training.data.partitions import partition as divide_pool
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.data.tables.prepare import fit
 from dpeer.training.metrics import regression_metrics
-from dpeer.training.models import build_model, last_linear, model_options, with_tokens
+from dpeer.training.models import build_model, drops, find_model, last_linear, model_options, with_tokens
 from dpeer.training.models.scaling import ScaledLoss, scale_outputs, standardize, target_scale
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.settings import TestSplit
-from dpeer.training.task import Task
+from dpeer.training.task import Recipe, Task
 from dpeer.training.tasks import Choices
 from dpeer.training.tasks.augmentation import augment_images
 
@@ -135,18 +135,22 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
         else None,
         remarks=(*data.remarks, *_about_equal(data, contents), *division.remarks, *_about_joiner(rank, size, choices)),
         preparation=preparation,
-        built={
-            "model": name,
-            "options": options,
-            "tokens": tokens,
-            "tokenizer": None if data.tokens is None else data.tokens.label,
-            **({} if data.texts is None else {"texts": data.texts.to_json()}),
-            "shape": list(data.shape),
-            "outputs": data.classes or 1,
-            "standardize": scales,
-            "scales_outputs": scaled is not None,
-            "pixels": data.pixels,
-        },
+        draws=None if find_model(name).own else drops(net),
+        built=Recipe(
+            net,
+            {
+                "model": name,
+                "options": options,
+                "tokens": tokens,
+                "tokenizer": None if data.tokens is None else data.tokens.label,
+                **({} if data.texts is None else {"texts": data.texts.to_json()}),
+                "shape": list(data.shape),
+                "outputs": data.classes or 1,
+                "standardize": scales,
+                "scales_outputs": scaled is not None,
+                "pixels": data.pixels,
+            },
+        ),
     )
 
 

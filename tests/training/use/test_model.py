@@ -54,6 +54,15 @@ def test_every_kind_of_built_in_model_is_built_again(model: str, options: dict[s
     check_same(left, loaded)
 
 
+def test_a_model_of_ones_own_on_built_in_data_is_made_again(leave: Leave, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\n\n\ndef net(shape, outputs):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.Linear(9, outputs))\n"
+    )
+    left = leave(model=f"{tmp_path}/net.py:net", head="1")
+    check_same(left, dpeer.load_model(left.folder))
+
+
 @pytest.mark.parametrize("task", ["digits", "mine.py:task"])
 def test_first_weights_come_from_a_file_and_the_card_names_it(task: str, leave: Leave, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
