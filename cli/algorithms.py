@@ -55,14 +55,15 @@ def algorithms(as_json: bool, **flags: Any) -> None:
     _print_costs(listed)
     console.print(_epochs(settings, used))
     console.print("Messages: those to each neighbor in a round, whatever their size.\n")
-    _print_blocks([(entry["name"], entry["summary"], entry["paper"]) for entry in listed])
+    _print_blocks([(entry["name"], entry["summary"], entry["paper"], *_own(entry)) for entry in listed])
     console.print("\nThe papers' values: --preset NAME sets these where you give none.\n")
     _print_blocks([(name, preset.words, preset.remark) for name, preset in PRESETS.items()])
 
 
 def _described(algorithm: Algorithm, h: Hyperparameters) -> dict[str, Any]:
-    from dpeer.training.algorithms.options import settings_of
+    from dpeer.training.algorithms.options import about_options, settings_of
 
+    named = {name: one.words for name, one in about_options(type(algorithm)).items() if not one.has_flag}
     return {
         "name": algorithm.name,
         "summary": algorithm.summary,
@@ -72,6 +73,7 @@ def _described(algorithm: Algorithm, h: Hyperparameters) -> dict[str, Any]:
         "gradients": algorithm.gradients(h),
         "defaults": dict(algorithm.defaults),
         "options": list(settings_of(type(algorithm))),
+        "own": {name: {"default": getattr(algorithm.options, name), "text": text} for name, text in named.items()},
     }
 
 
@@ -85,6 +87,12 @@ def _print_costs(listed: list[dict[str, Any]]) -> None:
         numbers = f"{entry['gradients']:g}", str(entry["messages"])
         table.add_row(entry["name"], *numbers, Text(entry["leaves"]))
     print_table(table)
+
+
+def _own(entry: Mapping[str, Any]) -> list[str]:
+    """A line on the options that are an algorithm's own."""
+    own = ", ".join(f"{name}={about['default']} ({about['text']})" for name, about in entry["own"].items())
+    return [f"--algorithm-option {own}"] if own else []
 
 
 def _epochs(settings: Settings, used: Mapping[str, Hyperparameters]) -> str:

@@ -13,7 +13,6 @@ from dpeer.federation.config import parse_option
 from dpeer.federation.run_settings import DURATION
 from dpeer.federation.settings import TABLES, Settings
 from dpeer.sections import in_short, meaning_of
-from dpeer.training.compress_setting import OLDER
 
 _EVERYTHING = "Every other setting is a flag, too: `dpeer settings [WORD]` lists them all."
 
@@ -71,8 +70,6 @@ def setting_options(*names: str, listed: bool = True) -> Callable[[F], F]:
     def decorate(command: F) -> F:
         for name in reversed(names):
             command = _option(name, listed=listed)(command)
-        for name in OLDER if "compress" in names else ():
-            command = click.option(flag(name), name, type=int if name == "quantize" else str, hidden=True)(command)
         return command
 
     return decorate

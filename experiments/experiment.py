@@ -19,7 +19,6 @@ from dpeer.federation.config_errors import InvalidSettings
 from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import TABLES, Settings
 from dpeer.training import BUILTIN_TASKS
-from dpeer.training.compress_setting import renamed, with_compress
 from dpeer.training.data.partitions import check_spec
 
 _MOST_SEEDS = 10_000
@@ -136,7 +135,7 @@ def load(path: Path | None, settings: Mapping[str, Any], plan: Mapping[str, Any]
     except ValidationError as error:
         raise _explained(error, flags, path) from error
     # By themselves: a flag wins over the file, whatever the file calls the setting.
-    return _checked(_merged(with_compress(content), with_compress(given)), found, path, given)
+    return _checked(_merged(content, given), found, path, given)
 
 
 def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping[str, Any]) -> Experiment:
@@ -221,10 +220,7 @@ def _validation(plan: Plan, tasks: set[str | None]) -> float:
 def _conditions(base: Mapping[str, Any], plan: Plan, path: Path | None) -> list[Condition]:
     """Every graph with every division, each with every one of the conditions that are listed."""
     where = f"compare.conditions in {path}"
-    listed = [
-        {setting_name(name, where): value for name, value in itertools.starmap(renamed, one.items())}
-        for one in plan.conditions or [{}]
-    ]
+    listed = [{setting_name(name, where): value for name, value in one.items()} for one in plan.conditions or [{}]]
     usual: dict[str, Any] = {"topology": base.get("topology"), "partition": base.get("partition")}
     if usual["topology"] is None:
         usual["topology"] = Settings.model_fields["topology"].default

@@ -19,7 +19,6 @@ from dpeer.sections import names
 from dpeer.topology.settings import GraphSettings
 from dpeer.training import ALGORITHMS, find_algorithm
 from dpeer.training.algorithms.options import settings_of
-from dpeer.training.compress_setting import renamed
 from dpeer.training.settings import WireSettings
 
 TUNE_SEED = 100
@@ -77,9 +76,8 @@ def parse_axis(text: str) -> Axis:
         raise ConfigurationError(
             f"--grid {text!r}: expected KEY=VALUE,VALUE, for example body-lr+head-lr=0.01,0.03,0.1"
         )
-    asked = [[renamed(key.strip(), parse_option(f"x={value}")[1]) for value in parts] for key in keys.split("+")]
-    names = tuple(setting_name(of_key[0][0], f"--grid {text!r}", of_a_row=True) for of_key in asked)
-    tried = tuple(value for _, value in asked[0])
+    names = tuple(setting_name(key.strip(), f"--grid {text!r}", of_a_row=True) for key in keys.split("+"))
+    tried = tuple(parse_option(f"x={value}")[1] for value in parts)
     if len(set(names)) < len(names) or len(set(tried)) < len(tried):
         raise ConfigurationError(f"--grid {text!r}: a key or a value is given twice")
     return Axis(names, tried)

@@ -21,7 +21,6 @@ from dpeer.topology.settings import GraphSettings
 from dpeer.training import find_algorithm
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.options import about_options
-from dpeer.training.compress_setting import renamed
 from dpeer.training.settings import TaskSettings
 
 RESERVED: Mapping[str, str] = {
@@ -36,7 +35,7 @@ RESERVED: Mapping[str, str] = {
 }
 """Settings that are the comparison's to give, and why."""
 
-DATA = ("size", *names(TaskSettings), "partition", "test_split", "seed_partition")
+DATA = ("size", *names(TaskSettings), "partition", "test_split")
 """Settings that decide the peers and their data: rows that differ in one cannot be paired."""
 
 _ONE_FOR_ALL = (MeasureSettings, LogSettings, ThreadSettings, NetworkSettings, SimulationSettings)
@@ -102,7 +101,7 @@ def parse_variant(text: str) -> Variant:
     changes: dict[str, Any] = {}
     options: dict[str, Any] = {}
     for part in parts:
-        key, value = renamed(*parse_option(part, where=where, example="rho=0.1"))
+        key, value = parse_option(part, where=where, example="rho=0.1")
         own = key in about_options(algorithm) and key not in Settings.model_fields
         field = key if own else setting_name(key, where, of_a_row=True)
         if field in changes or field in options:

@@ -152,7 +152,7 @@ def build(
     kept: Literal["last", "best"] = "best" if keep == "best" else "last"
     copied = copy_for_baseline(task, run.alone, shares)
     learner = build_learner(
-        task, how.algorithm, config.hyperparameters, rank=rank, seed=how.batch_seed,
+        task, how.algorithm, config.hyperparameters, rank=rank, seed=how.seed,
         keep=kept, evaluate_on=run.evaluate_on,
         training_accuracy=run.training_accuracy,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
@@ -182,7 +182,7 @@ def build(
     beside = baseline_training(
         copied, learner, config.hyperparameters,
         lambda number: rank >= topology.size or topology.at(number, rank).active, run, rank,
-        keep=kept, seed=how.batch_seed, folder=own_folder,
+        keep=kept, seed=how.seed, folder=own_folder,
         resume=resume, part=1.0 if workers is None else min(1.0, workers / config.graph.size),
     )  # fmt: skip
     noised = learner.about.trained_together if isinstance(session, SampleSession) else learner.about.shared_values
@@ -255,8 +255,7 @@ def task_of(config: RunConfig) -> Task:
     given = {name: getattr(data, name) for name in DataSettings.model_fields}
     choices = Choices(**given, apart=privacy == "sample", only_if_enough=config.held_out_if_enough)
     task = load_task(
-        data.task, config.rank, config.graph.size, how.partition_seed, data.task_options, choices,
-        init_seed=how.init_seed,
+        data.task, config.rank, config.graph.size, how.seed, data.task_options, choices,
     )  # fmt: skip
     check_first_weights(task, data.init_from, privacy)
     return task
@@ -279,7 +278,7 @@ def learner_by_itself(task: Task, config: RunConfig) -> TorchLearner:
     """The learner of one peer without a graph, a folder and privacy: nothing of it may leave the peer."""
     how, compute = config.training, compute_of(config)
     return build_learner(
-        task, how.algorithm, config.hyperparameters, rank=config.rank, seed=how.batch_seed,
+        task, how.algorithm, config.hyperparameters, rank=config.rank, seed=how.seed,
         compute=compute, options=config.options, pace=pace_of(config, compute),
     )  # fmt: skip
 

@@ -22,7 +22,6 @@ from dpeer.federation.settings import TABLES, Settings, as_run, check_ranks
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.sections import Section
 from dpeer.topology.settings import GraphSettings
-from dpeer.training.compress_setting import with_compress
 from dpeer.training.settings import DataPart, TrainingPart
 
 if TYPE_CHECKING:
@@ -99,9 +98,7 @@ def _settled(values: dict[str, Any], flags: Mapping[str, Any], path: Path | None
     if addressed and "size" not in values and flags.get("size") is None and not misspelt:
         ranks = ", ".join(str(rank) for rank in values["rank"]) if isinstance(values["rank"], dict) else "some"
         raise ConfigurationError(f"size is missing in {path}, which has entries for ranks {ranks}: add size = N")
-    # By themselves: a flag wins over the file, whatever the file calls the setting.
-    values = with_compress(values)
-    given = with_compress({key: value for key, value in flags.items() if value is not None and value != {}})
+    given = {key: value for key, value in flags.items() if value is not None and value != {}}
     for key in TABLES:
         if key in given:
             common = values.get(key, {})

@@ -63,7 +63,6 @@ def fingerprint(
         **({} if is_built_in(algorithm) else {"algorithm's source": source_hash(algorithm)}),
         "rounds": values["rounds"],
         "seed": values["seed"],
-        "seed partition": values["seed"] if values["seed_partition"] is None else values["seed_partition"],
         **{name: values[name] for name in shared() if not _left_out(name, values[name])},
         **codecs.identity(values["compress"]),
         **{key_of(name): value for name, value in _compared(algorithm, options).items()},

@@ -22,7 +22,6 @@ from dpeer.federation.new_federation_file import Site, federation_file
 from dpeer.federation.settings import Settings, as_run
 from dpeer.peer.peer import dialled
 from dpeer.topology.settings import build_graph
-from dpeer.training.compress_setting import with_compress
 from dpeer.training.data.tables.schema import read_schema
 
 KEYS = "keys"
@@ -63,7 +62,7 @@ def plan(flags: Mapping[str, Any], hosts: Sequence[Host] | None, folder: Path, *
     Raises:
         ConfigurationError: No peer could be started with them; names the setting.
     """
-    values = with_compress({name: value for name, value in flags.items() if value is not None and value != {}})
+    values = {name: value for name, value in flags.items() if value is not None and value != {}}
     if hosts is not None:
         if values.setdefault("size", len(hosts)) != len(hosts):
             raise ConfigurationError(f"--size {values['size']}: --hosts has {len(hosts)} ranks: leave --size out")

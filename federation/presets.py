@@ -49,7 +49,7 @@ def _flag(name: str) -> str:
 # DFedMDC, section 5.1 and appendices B.1 to B.3; the epochs of the head are those of appendix B.2.
 _CIFAR = {
     "rounds": 500, "body_lr": 0.1, "head_lr": 0.1, "lr_decay": 0.995, "momentum": 0.9, "body_epochs": 5,
-    "batch_size": 128, "rho": 0.7, "ditto_lambda": 0.75, "sparsity": 0.5, "grad_clip": None,
+    "batch_size": 128, "rho": 0.7, "grad_clip": None,
     "finish": "none",
 }  # fmt: skip
 _OWN_METHODS = {"dfedmdc": {"head_lr": 0.001}, "dfedsmdc": {"head_lr": 0.001}}
@@ -155,7 +155,7 @@ PRESETS: Mapping[str, Preset] = {
     "paper-dispfl": Preset(
         {
             "algorithm": "dis-pfl", "body_lr": 0.1, "lr_decay": 0.998, "momentum": 0.0, "weight_decay": 5e-4,
-            "body_epochs": 5, "batch_size": 128, "grad_clip": 10.0, "sparsity": 0.5, "prune_rate": 0.5,
+            "body_epochs": 5, "batch_size": 128, "grad_clip": 10.0,
             "finish": "none",
         },
         "the defaults of DisPFL's published code; its scripts also start every peer from another mask and regrow at "

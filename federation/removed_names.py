@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _ADVERSARY = "leave it out: --noise-multiplier SIGMA/sqrt(M) adds the noise of papers, and epsilon is a neighbor's"
-_DASHBOARD = "`dpeer dashboard RUN` shows the peers of this host in a browser"
-_GRAPH = "a graph's parameters stand in its name: --topology "
 _METRICS = "read it from each run's metrics.jsonl, or from peers.csv beside the table"
 _PRIVACY = "`dpeer privacy` takes a run's settings: --noise-multiplier gives epsilon, --target-epsilon the noise"
+_OPTION = "it is an option of the algorithm: --algorithm-option"
+_GRAPH = "a graph's parameters stand in its name: --topology "
 
 COMMANDS = {
     "backup": "copy the run's folder, checkpoint/ first and privacy/ last (docs/operating.md, A copy of a run)",
@@ -19,13 +19,11 @@ COMMANDS = {
     "join": "`dpeer members add RUN --rank R --address ADDRESS --key HEX --operator FILE`",
     "leave": "`dpeer members remove RUN --rank R`",
     "privacy audit": "the canary attacks are tests of the project; `dpeer privacy` computes what is promised",
-    "privacy calibrate": _PRIVACY,
-    "privacy epsilon": _PRIVACY,
     "privacy matrix": "the epsilon of `dpeer privacy` holds for the nearest peer, on every graph",
-    "privacy plan": _PRIVACY,
     "restore": "put the copied folder back and start with --resume; a private peer names what it lacks",
     "topology advise": "`dpeer topology spectral-gap --topology ring,grid --body-bytes 45MB --bandwidth 100Mbit`",
     "topology plot": "`dpeer topology show --topology ring --size 16 --plot FILE`",
+    **dict.fromkeys(("privacy calibrate", "privacy epsilon", "privacy plan"), _PRIVACY),
     "tune": "`dpeer compare --grid body-lr+head-lr=0.01,0.03` chooses rates by validation data",
 }
 """By the words of the command."""
@@ -36,8 +34,6 @@ KEYS = {
     "checkpoint_minutes": "--local-steps makes rounds shorter, and `dpeer drain` ends a peer after its round",
     "degree": f"{_GRAPH}random-regular:4 or small-world:4,0.1",
     "dp_adjacency": "leave it out: any other data set may stand in a peer's place; `dpeer privacy` has papers' epsilon",
-    "dp_adversary": _ADVERSARY,
-    "dp_min_honest": _ADVERSARY,
     "edge_probability": f"{_GRAPH}erdos-renyi:0.4",
     "finetune_epochs": "--finish all:E trains the whole model at home for E epochs after the last round",
     "fresh_neighbors": f"{_GRAPH}fresh:2 or fresh-directed:2",
@@ -54,23 +50,23 @@ KEYS = {
     "shares": "--size divides a common pool of data: start as many peers as it has parts",
     "steps_from": "a round that was killed repeats its own steps on --resume",
     "tcp_only": "leave it out: peers take TCP, or the path where the address is ipc:///PATH",
+    **{name: f"{_OPTION} {name}=0.5" for name in ("ditto_lambda", "prune_rate", "sparsity")},
+    **dict.fromkeys(("codec", "quantize", "wire_dtype"), "--compress says how bodies travel, such as int8"),
+    **dict.fromkeys(("dp_adversary", "dp_min_honest"), _ADVERSARY),
+    **dict.fromkeys(("seed_batches", "seed_init", "seed_partition"), "--seed is all three"),
 }
 """By the setting; as a flag it is written with dashes."""
 
 FLAGS = {
-    "--at-epsilon": _METRICS,
-    "--at-round": _METRICS,
-    "--dashboard": _DASHBOARD,
     "--join": "--members FILE, the list that `dpeer members add` has written",
-    "--last": _METRICS,
     "--launcher-option": "RAY_ADDRESS=HOST:PORT names a cluster of Ray; --shard K/N divides runs among jobs",
     "--line": "give --bandwidth RATE",
     "--new-data": "give another --out: a folder that holds a private run takes no other",
     "--patient-records": "leave it out: a run with --privacy-unit group protects all records of a patient together",
     "--small": "give small settings as flags, such as --size 8 --rounds 30",
-    "--target": _METRICS,
+    **dict.fromkeys(("--at-epsilon", "--at-round", "--last", "--target"), _METRICS),
+    **dict.fromkeys(("--dashboard", "--web"), "`dpeer dashboard RUN` shows the peers of this host in a browser"),
     "--tune-seeds": "leave it out: --grid chooses with seed 100",
-    "--web": _DASHBOARD,
 }
 """By the flag."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, get_origin
 
@@ -33,7 +32,6 @@ from dpeer.privacy.settings import PrivacySettings
 from dpeer.sections import Mark, Section, marked, meaning_of
 from dpeer.topology import size_of
 from dpeer.topology.settings import GraphSettings
-from dpeer.training.compress_setting import with_compress
 from dpeer.training.settings import DataPart, TrainingPart
 
 
@@ -97,7 +95,7 @@ class Settings(NetworkPart, _AllSettings):
     def _checked(cls, values: Any, check: ModelWrapValidatorHandler[Self]) -> Self:
         """Raise what is wrong as dpeer's own error."""
         try:
-            return check(with_compress(values) if isinstance(values, Mapping) else values)
+            return check(values)
         except ValidationError as error:
             raise InvalidSettings(error, cls.model_fields, RankSettings.model_fields) from error
 

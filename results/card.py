@@ -15,7 +15,7 @@ _OF_STEPS = (
     "mode", "guarantee", "epsilon", "delta", "steps", "sampling_rate", "noise_multiplier", "head", "sent_again",
 )  # fmt: skip
 """Keys of the privacy entry that a card may have at sample level: they follow from settings and restarts alone."""
-_FACTORY = ("task_options", "seed", "seed_partition", "seed_init", "head", "size")
+_FACTORY = ("task_options", "seed", "head", "size")
 
 
 def make_card(facts: Mapping[str, Any], about: Mapping[str, Any], results: Mapping[str, Any]) -> dict[str, Any]:

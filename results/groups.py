@@ -13,7 +13,6 @@ import numpy as np
 from dpeer.results.reading import RunFolder
 from dpeer.results.records import Figure
 
-_SEEDS = ("seed", "seed_partition", "seed_init", "seed_batches")
 _FIRST = ("algorithm", "topology", "partition", "task", "size", "participation", "rounds", "body_lr", "head_lr")
 _ALWAYS = ("algorithm", "topology")
 _LONG = 60
@@ -85,7 +84,7 @@ def group_runs(runs: Sequence[RunFolder], labels: Sequence[str] = (), aside: Col
         labels: Names for the runs of the first, second, ... folder; runs of different names are not grouped.
         aside: Settings that do not decide about results: where and how a run was made.
     """
-    ignored = {*_SEEDS, *aside, "rank"}
+    ignored = {"seed", *aside, "rank"}
 
     def key(run: RunFolder) -> tuple[str, str]:
         texts = sorted((name, as_text(value)) for name, value in _plain(run, ignored).items())
@@ -147,7 +146,7 @@ def _plain(run: RunFolder, ignored: Collection[str]) -> dict[str, Any]:
 
 
 def _seed(run: RunFolder) -> str:
-    return repr([run.settings.get(key) for key in _SEEDS])
+    return repr(run.settings.get("seed"))
 
 
 def _apart(runs: list[RunFolder]) -> list[list[RunFolder]]:

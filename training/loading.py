@@ -50,8 +50,6 @@ def load_task(
     seed: int,
     options: Mapping[str, Any] | None = None,
     choices: Choices | None = None,
-    *,
-    init_seed: int | None = None,
 ) -> Task:
     """Make the task of one rank.
 
@@ -62,12 +60,12 @@ def load_task(
         spec: A built-in task's name, ``path/to/file.py:factory`` or ``package.module:factory``.
         rank: This peer.
         size: Number of peers.
-        seed: Decides how data are divided; the factory gets it.
+        seed: Decides how data are divided, and the model's first weights: the global generators are seeded with it. The
+            factory gets it.
         options: Keyword arguments for the factory (``--task-option``).
         choices: What the user chose about the data and the model. A user's own factory divides its own data and brings
             its own model, so that only the head, a file of first weights, adapters (`--lora`) and a share to hold out
             for validation can be chosen.
-        init_seed: What the global generators are seeded with, and so the model's first weights; `seed` if None.
 
     Raises:
         UnknownName: No built-in task, or no partition, of that name.
@@ -76,8 +74,7 @@ def load_task(
         PartitionError: The data cannot be divided as asked.
     """
     given, choices = dict(options or {}), choices or Choices()
-    first = seed if init_seed is None else init_seed
-    task = _loaded(spec, (rank, size, seed), given, choices, first)
+    task = _loaded(spec, (rank, size, seed), given, choices)
     if spec not in BUILTIN_TASKS and choices.validation:
         task = with_validation(task, choices.validation, seed, rank, only_if_enough=choices.only_if_enough)
     if choices.init_from is not None:
@@ -87,7 +84,7 @@ def load_task(
     if choices.lora is None:
         return task
     with LOCK:
-        return adapted(task, choices.lora, first)
+        return adapted(task, choices.lora, seed)
 
 
 def check_task_name(spec: str) -> None:
@@ -100,13 +97,13 @@ def check_task_name(spec: str) -> None:
         raise UnknownName("task", spec, BUILTIN_TASKS)
 
 
-def _loaded(spec: str, place: tuple[int, int, int], given: dict[str, Any], choices: Choices, init_seed: int) -> Task:
+def _loaded(spec: str, place: tuple[int, int, int], given: dict[str, Any], choices: Choices) -> Task:
     check_task_name(spec)
     with LOCK:
         if spec in BUILTIN_TASKS:
             if choices.model is not None and (chosen := find_model(choices.model)).own:
                 chosen.maker()  # a file may draw numbers while it is imported
-            seed_globals(init_seed)
+            seed_globals(place[2])
             with defaults_kept():
                 return builtin_task(spec, *place, given, choices)
         _check_own(spec, choices)
@@ -114,7 +111,7 @@ def _loaded(spec: str, place: tuple[int, int, int], given: dict[str, Any], choic
             if not callable(factory):
                 kind = type(factory).__name__
                 raise TaskError(f"task {spec!r} is a {kind}, not a function that returns a Task")
-            task = _made(spec, factory, place, init_seed, given)
+            task = _made(spec, factory, place, given)
         return task if choices.head_prefixes is None else replace(task, head=choices.head_prefixes)
 
 
@@ -134,9 +131,7 @@ def _check_own(spec: str, choices: Choices) -> None:
     )
 
 
-def _made(
-    spec: str, factory: Callable[..., Any], place: tuple[int, int, int], init_seed: int, options: Mapping[str, Any]
-) -> Task:
+def _made(spec: str, factory: Callable[..., Any], place: tuple[int, int, int], options: Mapping[str, Any]) -> Task:
     try:
         inspect.signature(factory).bind(*place, **options)
     except TypeError as error:
@@ -148,7 +143,7 @@ def _made(
         ) from error
     except ValueError:  # a callable without a signature, written in C: the call itself will tell
         pass
-    seed_globals(init_seed)
+    seed_globals(place[2])
     with blame(f"task {spec!r} failed"), defaults_kept():
         task = factory(*place, **options)
     if not isinstance(task, Task):

@@ -164,7 +164,10 @@ class MethodSettings(Section):
         first=True,
     )
     algorithm_options: dict[str, Any] = setting(
-        dict, "an option of the algorithm, such as hidden=64; repeatable", mark=Mark.FOLLOWS, group=_TRAINING
+        dict,
+        "an option of the algorithm, such as hidden=64; `dpeer algorithms` lists them; repeatable",
+        mark=Mark.FOLLOWS,
+        group=_TRAINING,
     )
     preset: str | None = setting(
         None,
@@ -175,15 +178,6 @@ class MethodSettings(Section):
     )
     seed: int = setting(
         0, "seed of partition, initialisation and batch order", mark=Mark.SHARED, group=_TRAINING, **_SEED
-    )
-    seed_partition: int | None = setting(
-        None, "seed of the partition alone", mark=Mark.FOLLOWS, group=_TRAINING, **_SEED
-    )
-    seed_init: int | None = setting(
-        None, "seed of the first weights alone", mark=Mark.FOLLOWS, group=_TRAINING, **_SEED
-    )
-    seed_batches: int | None = setting(
-        None, "seed of the batch order alone", mark=Mark.OWN, group=_TRAINING, of_rank=False, **_SEED
     )
     participation: float = setting(
         1.0,
@@ -320,20 +314,6 @@ class OptionSettings(Section):
 
     rho: float = setting(0.05, "radius of SAM (dfedsmdc, dfedsam, fedsam)", mark=Mark.SHARED, group=_TRAINING, ge=0)
     sam: SamOn = setting("body", "where dfedsmdc takes SAM steps", mark=Mark.SHARED, group=_TRAINING)
-    ditto_lambda: float = setting(
-        0.75, "pull of the shared model on the personal one (ditto)", mark=Mark.SHARED, group=_TRAINING, ge=0
-    )
-    sparsity: float = setting(
-        0.5, "share of the weights that are zero (dis-pfl)", mark=Mark.SHARED, group=_TRAINING, ge=0, lt=1
-    )
-    prune_rate: float = setting(
-        0.5,
-        "share of the weights exchanged in the first round (dis-pfl)",
-        mark=Mark.SHARED,
-        group=_TRAINING,
-        ge=0,
-        le=1,
-    )
 
 
 class WireSettings(Section):
@@ -383,21 +363,6 @@ class TrainingPart(
     MethodSettings,
 ):
     """How peers train and mix, and from which seeds."""
-
-    @property
-    def partition_seed(self) -> int:
-        """The seed of the partition."""
-        return self.seed if self.seed_partition is None else self.seed_partition
-
-    @property
-    def init_seed(self) -> int:
-        """The seed of the first weights."""
-        return self.seed if self.seed_init is None else self.seed_init
-
-    @property
-    def batch_seed(self) -> int:
-        """The seed of the batch order."""
-        return self.seed if self.seed_batches is None else self.seed_batches
 
 
 class Hyperparameters(MixingSettings, StepSettings, WireSettings):

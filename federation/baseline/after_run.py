@@ -249,7 +249,7 @@ def _beside(folder: Path, task: Task, config: RunConfig, rounds: int, *, finishe
     meeting = take_part(build_graph(config.graph), how.participation, how.participation_mode, how.seed)
     beside = baseline_training(
         copied, learner, hyperparameters, lambda number: meeting.at(number, rank).active, config.run, rank,
-        keep="best" if config.run.keep == "best" else "last", seed=how.batch_seed, folder=folder, resume=True,
+        keep="best" if config.run.keep == "best" else "last", seed=how.seed, folder=folder, resume=True,
         rounds=rounds,
     )  # fmt: skip
     assert beside is not None, "asked for"

@@ -13,7 +13,7 @@ from dpeer.peer.core.handshake import mismatch
 from dpeer.peer.core.wire import Hello
 from dpeer.topology.settings import build_graph
 from dpeer.training import ALGORITHMS
-from dpeer.training.algorithms.options import settings_of
+from dpeer.training.algorithms.options import about_options, settings_of
 from tests.cli.command import parsed, text, words
 
 GRADIENTS = {
@@ -43,7 +43,13 @@ def test_json_lists_every_algorithm_as_it_describes_itself() -> None:
             "gradients": GRADIENTS[algorithm.name],
             "defaults": dict(algorithm.defaults),
             "options": list(settings_of(algorithm)),
+            "own": {
+                name: {"default": getattr(algorithm().options, name), "text": one.words}
+                for name, one in about_options(algorithm).items()
+                if not one.has_flag
+            },
         }
+    assert "--algorithm-option ditto_lambda=0.75 (pull of the shared model on the personal one)" in words("algorithms")
 
 
 @pytest.mark.parametrize(
@@ -107,18 +113,13 @@ def hello(rank: int, **values: Any) -> Hello:
         ("optimizer", "not set", "adamw"),
         ("warmup", "not set", 3),
         ("sam", "body", "both"),
-        ("ditto_lambda", 0.75, 1.0),
-        ("sparsity", 0.5, 0.8),
-        ("prune_rate", 0.5, 0.1),
         ("participation", 1.0, 0.5),
         ("compress", "float32", "bfloat16"),
     ],
 )
 def test_peers_that_differ_in_it_refuse_each_other_and_name_it(name: str, default: object, other: object) -> None:
-    uses = {"ditto_lambda": "ditto", "sparsity": "dis-pfl", "prune_rate": "dis-pfl"}
-    both: dict[str, Any] = {"algorithm": uses[name]} if name in uses else {}
-    if name == "optimizer":  # each has learning rates of its own
-        both = {"body_lr": 0.05, "head_lr": 0.05}
+    # Each optimizer has learning rates of its own.
+    both: dict[str, Any] = {"body_lr": 0.05, "head_lr": 0.05} if name == "optimizer" else {}
     assert mismatch(hello(0, **both), hello(1, **both), 20) is None
     problem = mismatch(hello(0, **both), hello(1, **both, **{name: other}), 20)
     assert problem is not None

@@ -1,4 +1,4 @@
-"""--compress, and the settings of earlier versions that it replaces, through the whole command."""
+"""--compress through the whole command."""
 
 import json
 from collections.abc import Callable
@@ -7,13 +7,8 @@ from typing import Any
 
 import pytest
 
-from dpeer.experiments.grid_search import parse_axis
-from dpeer.experiments.variants import parse_variant
-from dpeer.federation.config import load
-from dpeer.federation.settings import Settings
 from dpeer.peer.core import wire
 from dpeer.training.codecs import identity
-from dpeer.training.compress_setting import OLDER
 
 Command = Callable[..., Any]
 
@@ -35,17 +30,9 @@ def simulate(dpeer: Command, small_task: Path) -> Command:
     ("arguments", "message"),
     [
         (("--compress", "bfloat16", "--algorithm", "dis-pfl"), "--compress bfloat16 cannot be used with dis-pfl"),
-        (("--wire-dtype", "bfloat16", "--quantize", 8), "--wire-dtype bfloat16 cannot be used with --quantize 8"),
-        (("--compress", "int4", "--quantize", 8), "--compress int4 cannot be used with --quantize 8"),
-        (("--codec", "int8", "--wire-dtype", "float16"), "--codec int8 cannot be used with --wire-dtype float16"),
         (("--compress", "int3"), "--compress = 'int3': expected float32, "),
         (("--compress", "topk:0.05"), "--compress = 'topk:0.05': expected float32, "),
         (("--compress", "powersgd:4"), "--compress = 'powersgd:4': expected float32, "),
-        (("--quantize", 3), "--quantize 3: expected 4, 8, 16, or --compress in its place"),
-        (
-            ("--wire-dtype", "int8"),
-            "--wire-dtype int8: expected float32, bfloat16, float16, or --compress in its place",
-        ),
     ],
 )
 def test_what_contradicts_itself_is_refused(simulate: Command, arguments: tuple[object, ...], message: str) -> None:
@@ -53,35 +40,6 @@ def test_what_contradicts_itself_is_refused(simulate: Command, arguments: tuple[
     assert ended.code == 2
     (line,) = ended.complaints
     assert line.startswith(f"dpeer: {message}")
-
-
-@pytest.mark.parametrize(
-    ("older", "today"),
-    [
-        ({"quantize": 8}, "int8"),
-        ({"wire_dtype": "float16"}, "float16"),
-        ({"wire_dtype": "float32", "quantize": 4}, "int4"),
-        ({"codec": "int16", "quantize": 16}, "int16"),
-        ({"codec": "mine.py:Mine"}, "mine.py:Mine"),
-        ({"compress": "int8", "quantize": 8}, "int8"),
-        ({}, "float32"),
-    ],
-)
-def test_settings_of_earlier_versions_say_what_they_said(older: dict[str, Any], today: str, in_tmp_path: Path) -> None:
-    assert Settings(**older).compress == today
-    flags = {**dict.fromkeys(("compress", *OLDER)), **older}
-    assert load(None, flags).compress == today
-    Path("dpeer.toml").write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in older.items()))
-    assert load(None, {}).compress == today
-    assert load(None, {"compress": "bfloat16"}).compress == "bfloat16", "a flag wins over the file"
-    assert load(None, {"quantize": 8}).compress == "int8"
-
-
-def test_rows_and_grids_of_a_comparison_take_them_too() -> None:
-    assert parse_variant("dfedavgm:quantize=8").changes == {"compress": "int8"}
-    assert parse_variant("dfedavgm:compress=int4:rho=0.2").changes == {"compress": "int4", "rho": 0.2}
-    axis = parse_axis("quantize=4,8")
-    assert (axis.names, axis.values) == (("compress",), ("int4", "int8"))
 
 
 def test_peers_compare_the_name_of_a_codec_and_the_source_of_a_class() -> None:

@@ -86,8 +86,7 @@ def test_a_preset_is_spelled_out_with_its_remark(notes: Start) -> None:
     _, preset, *rest = notes("--preset", "paper-cifar", "--batch-size", 4)
     assert preset == (
         "preset paper-cifar: body-lr 0.1, head-lr 0.001, lr-decay 0.995, momentum 0.9, body-epochs 5, rho 0.7, "
-        "ditto-lambda 0.75, sparsity 0.5, grad-clip 0, finish none, "
-        "head-epochs 1 (not its rounds, batch-size); "
+        "grad-clip 0, finish none, head-epochs 1 (not its rounds, batch-size); "
         f"{PRESETS['paper-cifar'].remark}"
     )
     used = values(rest)
@@ -107,8 +106,8 @@ def test_a_preset_is_spelled_out_with_its_remark(notes: Start) -> None:
             ],
         ),
         (
-            ("--algorithm", "ditto", "--sparsity", 0.8, "--ditto-lambda", 1),
-            ["sparsity 0.8 has no effect with ditto"],
+            ("--algorithm", "ditto", "--rho", 0.8, "--algorithm-option", "ditto_lambda=1"),
+            ["rho 0.8 has no effect with ditto"],
         ),
         (("--algorithm", "dfedavgm"), []),
     ],

@@ -29,8 +29,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "model_options": ({"width": 32}, {"model": "mlp"}), "init_from": (Path("weights.safetensors"), {}),
     "head": ("features.7,head", {}), "lora": ("r=2", {}), "augment": (True, {}), "standardize": (True, {}),
     "schema": ("other.toml", {"schema": "one.toml", "task": "csv"}), "algorithm": ("dfedmdc", {}),
-    "algorithm_options": ({"rho": 0.2}, {}), "preset": ("paper-cifar", {}), "seed": (3, {}), "seed_partition": (3, {}),
-    "seed_init": (3, {}), "seed_batches": (3, {}), "participation": (0.5, {}),
+    "algorithm_options": ({"rho": 0.2}, {}), "preset": ("paper-cifar", {}), "seed": (3, {}), "participation": (0.5, {}),
     "participation_mode": ("server", {"topology": "full", "participation": 0.5}), "rounds": (7, {}),
     "body_lr": (0.2, {}),
     "head_lr": (0.2, {}), "lr_decay": (0.9, {}), "lr_schedule": ("cosine", {}),
@@ -38,8 +37,6 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "weight_decay": (0.1, {}), "grad_clip": (10.0, {}), "body_epochs": (2, {}), "head_epochs": (2, {}),
     "class_weights": ("balanced", {}),
     "local_steps": (3, {}), "batch_size": (8, {}), "rho": (0.2, {}), "sam": ("head", {}),
-    "ditto_lambda": (0.1, {"algorithm": "ditto"}),
-    "sparsity": (0.2, {"algorithm": "dis-pfl"}), "prune_rate": (0.2, {"algorithm": "dis-pfl"}),
     "compress": ("int8", {}),
     "robust": ("clip", {}), "max_norm": (3.0, {}),
     "privacy": ("none", {"privacy": "client", "noise_multiplier": 2.0}),
@@ -149,7 +146,6 @@ def test_a_rank_may_set_what_is_its_own_affair_and_nothing_else() -> None:
     of_rank = {*RankSettings.model_fields} - {"address", "bind", "key"}
     assert of_rank <= own
     assert own - of_rank == {
-        "seed_batches",
         "workers",
         "base_port",
         "insecure",

@@ -55,7 +55,7 @@ def test_a_task_that_an_algorithm_cannot_train(algorithm: str, parts: dict[str, 
     [
         ("fedrod", {"class_weights": "balanced"}, "--class-weights balanced: fedrod has a loss that balances classes"),
         ("fedadamw", {"optimizer": "sgd"}, "--optimizer sgd: fedadamw takes steps of adamw"),
-        ("dis-pfl", {"options": {"sparsity": 0.95}}, "--sparsity 0.95 leaves nothing of 'body.0.bias'"),
+        ("dis-pfl", {"options": {"sparsity": 0.95}}, "option sparsity=0.95 leaves nothing of 'body.0.bias'"),
         ("dis-pfl", {"compress": "int8"}, "--compress int8 cannot be used with dis-pfl"),
         ("dis-pfl", {"robust": "median"}, "--robust median cannot be used with dis-pfl"),
         ("dis-pfl", {"max_norm": 2.0}, "--max-norm 2 cannot be used with dis-pfl"),

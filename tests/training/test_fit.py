@@ -19,13 +19,12 @@ from dpeer.training import (
     build_learner,
     find_algorithm,
     momentum,
-    options_among,
     plain,
     projected,
     proximal,
     sam,
 )
-from dpeer.training.algorithms.options import settings_of
+from dpeer.training.algorithms.options import about_options, settings_of
 from dpeer.training.batch_loader import Batch
 from dpeer.training.flat import Flat
 from dpeer.training.gradients import climbed
@@ -43,7 +42,7 @@ def learner(task: Task, algorithm: str = "dfedavgm", **changes: Any) -> TorchLea
         "body_lr": LR, "head_lr": 0.2, "momentum": 0.9, "lr_decay": DECAY, "batch_size": 16, "grad_clip": None,
     } | changes  # fmt: skip
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
-    options = options_among(find_algorithm(algorithm), settings)
+    options = {name: settings[name] for name in about_options(find_algorithm(algorithm)) if name in settings}
     return build_learner(task, algorithm, h, rank=RANK, seed=SEED, options=options)
 
 
@@ -372,4 +371,5 @@ def test_its_settings_are_those_that_matter_to_an_algorithm(algorithm: str) -> N
         other, other_loss = outcome(**{name: value})
         if not torch.equal(other, model) or other_loss != loss:
             matter.add(name)
-    assert matter == set(settings_of(find_algorithm(algorithm)))
+    found = find_algorithm(algorithm)
+    assert matter == {*settings_of(found), *({*about_options(found)} & {*OPTIONS})}

@@ -13,7 +13,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner, find_algorithm, options_among
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner, find_algorithm
+from dpeer.training.algorithms.options import about_options
 from dpeer.training.batch_loader import batch_order
 from tests.training.small import gossip
 
@@ -49,7 +50,7 @@ def data(rank: int) -> tuple[Vector, Vector]:
 def learner(rank: int, algorithm: str, settings: Mapping[str, Any] = MappingProxyType({})) -> TorchLearner:
     named = {name: value for name, value in settings.items() if name in Hyperparameters.model_fields}
     h = Hyperparameters(grad_clip=None).model_copy(update=named)  # epochs may be none
-    options = options_among(find_algorithm(algorithm), settings)
+    options = {name: settings[name] for name in about_options(find_algorithm(algorithm)) if name in settings}
     torch.manual_seed(SEED)
     x, y = data(rank)
     dataset = TensorDataset(torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32))

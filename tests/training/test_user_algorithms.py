@@ -222,6 +222,8 @@ WITHOUT_FLAG = {
     "fedrod": {"personal", "hidden"},
     "fedavg-ls": {"smoothing"},
     "fedopt": {"server_optimizer", "server_lr", "tau", "beta1", "beta2"},
+    "ditto": {"ditto_lambda"},
+    "dis-pfl": {"sparsity", "prune_rate"},
     "fafed": {"corrected", "alpha", "beta2", "floor"},
     "fedlada": {"alpha", "beta2", "floor"},
     "fedadamw": {"aggregate", "blocks", "correct", "floor", "gamma"},

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from dpeer.exceptions import TaskError
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.algorithms.options import from_setting
+from dpeer.training.algorithms.options import option
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.trainer import Trainer
 
@@ -89,10 +89,10 @@ class DisPFL(Algorithm):
 
     @dataclass(frozen=True)
     class Options:
-        """See `OptionSettings`."""
+        """How sparse a model is."""
 
-        sparsity: float = from_setting("sparsity")
-        prune_rate: float = from_setting("prune_rate")
+        sparsity: float = option(0.5, "share of the weights that are zero", ge=0, lt=1)
+        prune_rate: float = option(0.5, "share of the weights exchanged in the first round", ge=0, le=1)
 
     def start(self, peer: Trainer) -> None:
         """Draw the mask, the same on all peers.
@@ -108,7 +108,7 @@ class DisPFL(Algorithm):
             number = int(density * parameter.numel() + _ROUNDING)
             if parameter.numel() and not number:
                 raise TaskError(
-                    f"--sparsity {self.options.sparsity:g} leaves nothing of {name!r}: small layers are kept "
+                    f"option sparsity={self.options.sparsity:g} leaves nothing of {name!r}: small layers are kept "
                     "whole first; choose less"
                 )
             mask[here][torch.from_numpy(order[:number])] = True

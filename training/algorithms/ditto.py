@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.algorithms.options import from_setting
+from dpeer.training.algorithms.options import option
 from dpeer.training.gradients import proximal
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.trainer import Trainer
@@ -32,9 +32,9 @@ class Ditto(Algorithm):
 
     @dataclass(frozen=True)
     class Options:
-        """See `OptionSettings`."""
+        """How far the personal model may go."""
 
-        ditto_lambda: float = from_setting("ditto_lambda")
+        ditto_lambda: float = option(0.75, "pull of the shared model on the personal one", ge=0)
 
     def start(self, peer: Trainer) -> None:
         """Make the personal model, which starts as a copy of the shared one."""

@@ -20,7 +20,7 @@ from dpeer.training.split import is_under
 from dpeer.training.task import Task
 
 
-def adapted(task: Task, text: str, init_seed: int) -> Task:
+def adapted(task: Task, text: str, seed: int) -> Task:
     """The task with adapters in its model; the caller holds `LOCK`, for the first values are drawn.
 
     What is trained from now on are the adapters and the head, or where all is shared the last linear layer in its
@@ -30,7 +30,7 @@ def adapted(task: Task, text: str, init_seed: int) -> Task:
     Args:
         task: The task; its model is changed in place.
         text: What `Lora.parse` reads.
-        init_seed: The seed of the model's first weights.
+        seed: The seed of the model's first weights.
 
     Raises:
         TaskError: No layer is meant, or the model has adapters already.
@@ -51,7 +51,7 @@ def adapted(task: Task, text: str, init_seed: int) -> Task:
     _check_untied(model, layers, text)
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     before = sum(parameter.numel() for layer in layers.values() for parameter in layer.parameters())
-    seed_globals(int(stream(init_seed, Purpose.ADAPT).integers(2**63)))
+    seed_globals(int(stream(seed, Purpose.ADAPT).integers(2**63)))
     whole = head or tuple({last_layer(model)} - {*layers, ""})
     _inject(model, lora, layers, transposed=kinds.pop())
     for name, parameter in model.named_parameters():

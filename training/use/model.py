@@ -267,14 +267,10 @@ def _by_factory(card: Mapping[str, Any], saved: Path) -> nn.Module:
     advice = "; hand a model of the same make over: dpeer.load_model(folder, module=...)"
     if not isinstance(factory, Mapping) or not isinstance(rank, int) or ":" not in spec:
         raise ConfigurationError(f"the card of {str(saved)!r} does not say how the model is made{advice}")
-    seed = factory.get("seed") or 0
-    first = {
-        name: seed if factory.get(name) is None else int(factory[name]) for name in ("seed_partition", "seed_init")
-    }
     try:
         task = load_task(
-            spec, rank, int(factory.get("size") or 1), first["seed_partition"], factory.get("task_options"),
-            Choices(head=factory.get("head")), init_seed=first["seed_init"],
+            spec, rank, int(factory.get("size") or 1), int(factory.get("seed") or 0), factory.get("task_options"),
+            Choices(head=factory.get("head")),
         )  # fmt: skip
     except DpeerError as error:
         raise TaskError(f"the model is made by its task's factory, and {error}{advice}") from error
