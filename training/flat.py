@@ -52,8 +52,6 @@ class Flat:
         grad: Where the gradients are to lie, shape (count,).
 
     Attributes:
-        data: The values, shape (count,).
-        grad: The gradients, shape (count,).
         layout: Each parameter's name, the parameter, and where it lies in the vectors.
     """
 
@@ -64,8 +62,8 @@ class Flat:
         self.trackers: Sequence[slice] = ()
         self.count = sum(parameter.numel() for _, parameter in named)
         device = named[0][1].device if named else CPU
-        self.data = new_vector(self.count, device) if data is None else data
-        self.grad = new_vector(self.count, device) if grad is None else grad
+        self._data = new_vector(self.count, device) if data is None else data
+        self._grad = new_vector(self.count, device) if grad is None else grad
         self.layout: list[tuple[str, torch.nn.Parameter, slice]] = []
         self._parameters = [parameter for _, parameter in named]
         self._views: list[tuple[Tensor, Tensor]] = []
@@ -79,6 +77,26 @@ class Flat:
             self.layout.append((name, parameter, here))
             self._entries.append({"name": name, "shape": list(parameter.shape), "offset": offset})
             offset = here.stop
+
+    @property
+    def data(self) -> Tensor:
+        """The values, shape (count,); others that are assigned are copied, or the model would be left behind."""
+        return self._data
+
+    @data.setter
+    def data(self, values: Tensor) -> None:
+        with torch.no_grad():
+            self._data.copy_(values)
+
+    @property
+    def grad(self) -> Tensor:
+        """The gradients, shape (count,); others that are assigned are copied."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, values: Tensor) -> None:
+        with torch.no_grad():
+            self._grad.copy_(values)
 
     def requires_grad(self, wanted: bool) -> None:
         """Have autograd compute these parameters' gradients, or leave them out and save that work."""

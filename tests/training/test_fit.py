@@ -223,6 +223,22 @@ def test_flat_views_are_the_models_own_parameters() -> None:
     assert flat.manifest["count"] == flat.count == 66
 
 
+def test_what_is_assigned_to_a_vector_is_written_to_the_one_that_is_trained_and_sent(
+    pair: tuple[Trainer, Plain],
+) -> None:
+    ours, theirs = pair
+
+    def doubled(peer: Trainer, part: Flat, batch: Batch) -> Tensor:
+        loss = peer.gradient(part, batch)
+        part.grad = 2 * part.grad
+        return loss
+
+    ours.model.data = ours.model.data + 0.0
+    ours.fit(ours.model, epochs=2, lr=LR / 2, gradient=doubled)
+    theirs.run("model", 2 * PASS)
+    assert_close(ours, theirs)
+
+
 # local_steps.
 
 
