@@ -30,11 +30,12 @@ from torch.utils.data import TensorDataset
 
 from dpeer.federation.memory_tuning import keep_heap
 from dpeer.privacy.mechanism import ClippedSum
-from dpeer.training import Hyperparameters, Task, Trainer, build_model
+from dpeer.training import Hyperparameters, Task, Trainer
 from dpeer.training.batch_loader import Batch
 from dpeer.training.dpsgd.choosing import BACKENDS
 from dpeer.training.dpsgd.gradient import PrivateGradient
 from dpeer.training.dpsgd.poisson_batches import PoissonBatches
+from dpeer.training.models import build_model
 from dpeer.training.split import split
 
 MODELS: Mapping[str, tuple[int, ...]] = {"digits": (1, 8, 8), "cnn": (3, 32, 32)}

@@ -37,7 +37,8 @@ from dpeer.results.files import rank_folder
 from dpeer.results.reading import read_peer_summary
 from dpeer.simulation.run import simulate
 from dpeer.topology import build
-from dpeer.training import Hyperparameters, Task, build_learner, build_model
+from dpeer.training import Hyperparameters, Task, build_learner
+from dpeer.training.models import build_model
 from dpeer.training.state.file_names import saved_body
 
 BATCH, BODY_EPOCHS = 128, 2

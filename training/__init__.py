@@ -20,19 +20,18 @@ if TYPE_CHECKING:
     )
     from dpeer.training.building import build_learner
     from dpeer.training.codecs import Codec, Undecodable
-    from dpeer.training.data.partitions import partition, partition_pools
+    from dpeer.training.data.partitions import partition
     from dpeer.training.dpsgd.task_checks import replace_batch_norm
     from dpeer.training.evaluation import Evaluation
     from dpeer.training.flat import Tracker
     from dpeer.training.gradients import plain, proximal, sam
     from dpeer.training.learner import TorchLearner
     from dpeer.training.loading import load_task
-    from dpeer.training.models import MODELS, build_model
     from dpeer.training.objective import class_counts
     from dpeer.training.settings import Hyperparameters
     from dpeer.training.sgd import momentum, projected
     from dpeer.training.task import Task
-    from dpeer.training.tasks import BUILTIN_TASKS, BuiltinTask, Choices
+    from dpeer.training.tasks import BUILTIN_TASKS, Choices
     from dpeer.training.tasks.builtin import forget
     from dpeer.training.trainer import Trainer
 
@@ -62,13 +61,9 @@ _PLACES = {
     "Hyperparameters": "dpeer.training.settings",
     "TorchLearner": "dpeer.training.learner",
     "load_task": "dpeer.training.loading",
-    "MODELS": "dpeer.training.models",
-    "build_model": "dpeer.training.models",
     "partition": "dpeer.training.data.partitions",
-    "partition_pools": "dpeer.training.data.partitions",
     "Task": "dpeer.training.task",
     "BUILTIN_TASKS": "dpeer.training.tasks",
-    "BuiltinTask": "dpeer.training.tasks",
     "Choices": "dpeer.training.tasks",
     "forget": "dpeer.training.tasks.builtin",
 }
@@ -78,9 +73,7 @@ __getattr__ = lazily(__name__, _PLACES)
 __all__ = [
     "ALGORITHMS",
     "BUILTIN_TASKS",
-    "MODELS",
     "Algorithm",
-    "BuiltinTask",
     "Choices",
     "Codec",
     "Evaluation",
@@ -92,7 +85,6 @@ __all__ = [
     "Undecodable",
     "adamw",
     "build_learner",
-    "build_model",
     "class_counts",
     "find_algorithm",
     "forget",
@@ -102,7 +94,6 @@ __all__ = [
     "option",
     "options_among",
     "partition",
-    "partition_pools",
     "plain",
     "projected",
     "proximal",

@@ -15,9 +15,10 @@ from dpeer.exceptions import UnknownName
 from dpeer.federation.settings import Settings, option_names
 from dpeer.sections import in_short, meaning_of
 from dpeer.topology import TOPOLOGIES
-from dpeer.training import BUILTIN_TASKS, MODELS
+from dpeer.training import BUILTIN_TASKS
 from dpeer.training.compress_setting import BUILT_IN
 from dpeer.training.data.partitions import check_spec
+from dpeer.training.models import MODELS
 
 Command = Callable[..., Any]
 

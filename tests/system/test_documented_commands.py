@@ -27,7 +27,7 @@ from dpeer.federation.member_zero import list_zero
 from dpeer.federation.operators import write_operator
 from dpeer.results.effect import Effect
 from dpeer.results.sites import Site
-from dpeer.training import build_model
+from dpeer.training.models import build_model
 from tests.system.conftest import words_of
 
 ROOT = Path(__file__).parents[2]

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpeer.exceptions import ConfigurationError, PartitionError
-from dpeer.training import Choices, load_task, partition, partition_pools
-from dpeer.training.data.partitions import NATURAL, check_spec, deal_groups, remarks
+from dpeer.training import Choices, load_task, partition
+from dpeer.training.data.partitions import NATURAL, check_spec, deal_groups, partition_pools, remarks
 from dpeer.training.settings import TestSplit
 from tests.error_texts import refused
 
