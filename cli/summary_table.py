@@ -276,8 +276,10 @@ def _shown(values: Sequence[float | None], *, higher_is_better: bool) -> list[in
 
 
 def _facts(summary: Mapping[str, Any], out: Path) -> list[str]:
+    extras = summary.get("extras") or {}
+    beside = f" and {sum(extras.values()):,} values beside them ({', '.join(extras)})" if extras else ""
     facts = [
-        f"{summary['body_parameters']:,} parameters gossiped, {summary['head_parameters']:,} kept at home",
+        f"{summary['body_parameters']:,} parameters gossiped{beside}, {summary['head_parameters']:,} kept at home",
         f"{size(summary['bytes_sent'])} sent in all, {summary['wall_seconds']:.1f} s",
     ]
     distance = summary["consensus_distance"]

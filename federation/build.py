@@ -171,6 +171,7 @@ def build(
         "spectral_gap": _spectral_gap(graph),
         "body_parameters": learner.about.body_parameters,
         "head_parameters": learner.about.head_parameters,
+        "extras": learner.about.manifest.get("extras", {}),
         "training_samples": learner.about.samples,
         "evaluated_samples": len(getattr(task, run.evaluate_on)),
         "stated": session.guarantee.stated if isinstance(session, SampleSession) else None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpeer.exceptions import CheckpointError, ConfigurationError
 from dpeer.results.card import FORMAT
-from dpeer.results.files import CARD, MODEL, parse
+from dpeer.results.files import CARD, METRICS, MODEL, parse
 
 if TYPE_CHECKING:
     from torch import nn
@@ -31,7 +31,9 @@ def model_folder(run: Path) -> Path:
     if ranks:
         names = ", ".join(path.name for path in ranks[:8]) + (", ..." if len(ranks) > 8 else "")
         raise ConfigurationError(f"{str(run)!r} has the models of {len(ranks)} peers: name one of {names}")
-    raise ConfigurationError(f"{str(run)!r} has no {MODEL}; it is written when a peer ends or is stopped")
+    began = any(run.rglob(METRICS))
+    advice = "it is written when a peer ends or is stopped" if began else "no peer has completed a round here"
+    raise ConfigurationError(f"{str(run)!r} has no {MODEL}: {advice}")
 
 
 def read_card(folder: Path) -> dict[str, Any]:

@@ -68,6 +68,7 @@ def collect(out: Path, ranks: int, seconds: float, status: str | None = None) ->
         "consensus_distance": _consensus_distance(out, there),
         "body_parameters": first.body_parameters,
         "head_parameters": first.head_parameters,
+        "extras": first.extras,
         "bytes_sent": sum(peer.bytes_sent or 0 for peer in there.values()),
         "wall_seconds": round(seconds, 3),
         "epsilon": spent["epsilon"] if spent else None,

@@ -46,6 +46,8 @@ class Summary(JsonFields):
     spectral_gap: float | None = json_field(number)
     body_parameters: int | None = json_field(total)
     head_parameters: int | None = json_field(total)
+    extras: Mapping[str, Any] = json_field(table_or_empty)
+    """How many values travel beside the body, by name."""
     bytes_sent: int | None = json_field(total)
     wall_seconds: float | None = json_field(number)
     epsilon: float | None = json_field(number)

@@ -126,6 +126,14 @@ def test_the_table_compares_with_the_baseline(tmp_path: Path) -> None:
     assert str(tmp_path / "run" / "summary.json") in text
 
 
+def test_values_beside_the_parameters_are_counted(tmp_path: Path) -> None:
+    peer(tmp_path, 0, [0.0, 0.0], 0.0, extras={"variates": 2000, "norm": 1})
+    found = collect(tmp_path, 1, 1.0)
+    assert found["extras"] == {"variates": 2000, "norm": 1}
+    text = "2 parameters gossiped and 2,001 values beside them (variates, norm), 1 kept at home"
+    assert text in printed(found, tmp_path)
+
+
 @pytest.mark.parametrize(("split", "last"), [("disjoint", ["+0.0826 to +0.2125", "improved"]), ("shared", ["-", "-"])])
 def test_the_mean_has_the_interval_of_all_rows_that_are_different_ones(
     split: str, last: list[str], tmp_path: Path

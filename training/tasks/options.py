@@ -96,7 +96,7 @@ def _shared_data(
     everyone = all(_data_path(task, theirs) == path for _, theirs in peers)
     who = "every rank" if everyone and RANK not in path else f"ranks {one} and {other}"
     what, ending = ("rows", Path(path).suffix or ".csv") if task == "csv" else ("images", "")
-    how = "group" if options.get("group") is not None else "iid (or dirichlet:0.3)"
+    how = "group" if options.get("group") is not None else "iid (group, where a schema names one)"
     return (
         f"--task {task}: {who} would hold the same {what}{f' of {path!r}' if path else ''}: divide them with "
         f"--partition {how}"

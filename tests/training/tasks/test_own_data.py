@@ -42,6 +42,7 @@ def test_a_share_of_data_of_ones_own() -> None:
     ("peers", "partition", "fragments"),
     [
         ([("csv", CSV)] * 3, None, ("--task csv: every rank would hold the same rows", "path=site-{rank}.csv")),
+        ([("csv", CSV)] * 3, None, ("--partition iid (group, where a schema names one), or give each",)),
         ([("csv", {"path": "x.csv", "group": "who"})] * 3, None, ("the same rows of 'x.csv'", "--partition group")),
         ([("image-folder", {"path": "x"})] * 3, None, ("--task image-folder", "images of 'x'", "path=site-{rank}")),
         ([("digits", {})] * 3, "own", ("--task digits: every rank would hold the same images",)),

@@ -20,6 +20,9 @@ from dpeer.training.data.tables.sheet import Sheet
 _LONGEST = 60
 """Of a longer cell only the beginning is shown."""
 
+_MOST = 5
+"""How many other columns with mistakes are named."""
+
 _ROUNDED = 0.01
 """The largest share of the deviation of numbers that their rounding to float32 may be."""
 
@@ -139,8 +142,10 @@ class Checked:
         """
         if not self.problems:
             return self
-        first, more = self.problems[0], len(self.problems) - 1
-        others = f"; {more} more problem{'s' * (more > 1)}" if more else ""
+        first, *more = self.problems
+        named = [*dict.fromkeys(repr(one.column) for one in more)]
+        columns = ", ".join(named[:_MOST]) + (", ..." if len(named) > _MOST else "")
+        others = f"; {len(more)} more problem{'s' * (len(more) > 1)}, in {columns}" if more else ""
         plain = self.schema.plain
         ending = advice if not plain or first.column in self.schema.inputs else ""
         against = "" if plain else " does not fit the schema"
@@ -236,7 +241,7 @@ def expected(column: Judged) -> str:
         case Group():
             return "a name without NUL characters"
         case _:
-            return f"a number, {_range(column) or 'up to 3.4e+38'}"
+            return f"a number, {ends}" if (ends := _range(column)) else "a finite number"
 
 
 def _range(column: Judged) -> str:

@@ -222,7 +222,7 @@ def test_damaged_statistics_are_refused(site: dict[str, Any], schema_file: Path)
         ({"outcome": "dead"}, "'outcome', 1 of 40 cells: expected one of the classes well, ill: row 3: 'dead'; `dpe"),
         ({"outcome": ""}, "column 'outcome', 1 of 40 cells: a gap: fill it or drop the row: row 3"),
         ({"patient": ""}, "column 'patient', 1 of 40 cells: a gap: fill it or drop the row: row 3"),
-        ({"outcome": "dead", "age": "old"}, "row 3: 'old'; 1 more problem; `dpeer schema check` lists all"),
+        ({"outcome": "dead", "age": "old"}, "'old'; 1 more problem, in 'outcome'; `dpeer schema check` lists all"),
     ],
 )
 def test_a_cell_that_does_not_fit_the_schema(
