@@ -293,12 +293,15 @@ class MemberWorld(World):
         """Once all faults are over, members of the last list end done, and who is none any more has left."""
         last = max((life.peer.core.lists.lists.counts for life in self.present if life.peer), key=lambda one: one.key)
         over = min((at for (_, number), at in self.ended.items() if number + 1 == last.rounds), default=math.inf)
+        in_time = over - _MEETS * max(1.0, self.scenario.pace)
         for life in self.present:
             status = self.statuses()[life.rank]
             late = isinstance(life.outcome, PeersMissing) or status in ("left-behind", "isolated")
             since = max([life.since, *(one.at + one.seconds for one in self.scenario.faults if one.what in _CUTS)])
-            if late and since + _MEETS * max(1.0, self.scenario.pace) > over:
+            if late and since > in_time:
                 continue  # the others had left when it came, or were in the last rounds
+            if late and life.rank in last.members and not self._linked_to_a_quorum(life, last, in_time):
+                continue  # all its ways to those who went on led over peers that were away
             if late and life.rank in last.members and last.members[life.rank].address != self.addresses.get(life.rank):
                 continue  # it has moved by a list that never counted: the others dial its old address
             if life.rank in last.members or life.rank in last.former:
@@ -306,6 +309,19 @@ class MemberWorld(World):
                 self.check(status in good, f"rank {life.rank} ended {status}: {self.statuses()}")
             else:
                 self.check(status == "isolated", f"rank {life.rank} was never a member, and ended {status}")
+
+    def _linked_to_a_quorum(self, life, last, in_time):
+        """Whether edges of the last list led from a peer to a quorum, over peers that were there in time."""
+        there = {
+            one.rank
+            for one in self.present
+            if one.rank in last.members and not one.process.dead and one.since <= in_time
+        }
+        graph, found, near = life.peer.core.lists._graph(last), {life.rank}, {life.rank}
+        while near:
+            near = {other for rank in near for other in graph.connections(rank)} & there - found
+            found |= near
+        return is_quorum(last.members, found)
 
     def split(self):
         """The most rounds that two peers, whose quorums share no rank, ran past each other's word."""

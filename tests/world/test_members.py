@@ -67,6 +67,11 @@ def test_a_peer_that_moves_by_a_list_that_never_counts_may_end_isolated():
     assert why(generate_members(5153)) is None
 
 
+def test_a_peer_between_one_that_is_dead_and_one_that_has_not_come_may_end_isolated():
+    """The list that brings the newcomer does not take the dead one out, and all others complete the run meanwhile."""
+    assert why(generate_members(166)) is None
+
+
 @pytest.mark.parametrize(("accident", "least"), [(accidents.twins_and_a_cut, 1), (accidents.a_voter_loses_its_disk, 1)])
 def test_what_is_not_promised_ends_all_the_same(accident, least):
     """Two groups run rounds beside each other as long as the cut lasts; when it is over they have one list."""
