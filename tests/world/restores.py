@@ -67,23 +67,24 @@ def heard_of(world, rank):
 def releases(world, life, number):
     """The ledger of a peer that releases a body has all rounds of which a body of this rank was ever sent.
 
-    Where no neighbor knows of them that it has met they are not found.
+    Where no neighbor knows of them that it has met they are not found, nor ever after.
     """
-    if not is_restored(world, life.rank) or life.unknowing:
+    if not is_restored(world, life.rank):
         return
-    charged = {one for one, _ in world.disks[life.rank].ledger}
-    lacks = sorted(one for rank, one in world.sent_bodies if rank == life.rank and one not in charged)
+    known = {one for one, _ in world.disks[life.rank].ledger}.union(*(one.unknown for one in world.lives[life.rank]))
+    lacks = sorted(one for rank, one in world.sent_bodies if rank == life.rank and one not in known)
     members = life.peer.core.members
     here = [one for one in life.heard_of if one.rank in members and members.is_there(one.rank)]
     told = [life.heard_of[one] for one in here if one is world.lives[one.rank][-1]]
-    life.unknowing = bool(lacks) and lacks[0] >= max(told, default=0)
-    found = life.unknowing or not lacks
-    world.check(found, f"rank {life.rank} releases round {number}, and its ledger lacks rounds {lacks}")
+    if lacks and lacks[0] >= max(told, default=0):
+        life.unknown.update(lacks)
+        return
+    world.check(not lacks, f"rank {life.rank} releases round {number}, and its ledger lacks rounds {lacks}")
 
 
 def sends(world, rank, number):
     """Of a round no more bodies are ever sent, from whatever disks, than the ledger has lines of its own."""
-    if not is_restored(world, rank) or any(life.unknowing for life in world.lives[rank]):
+    if not is_restored(world, rank) or any(life.unknown for life in world.lives[rank]):
         return
     bodies = world.sent_bodies.setdefault((rank, number), set())
     bodies.add(world.made[rank, number])

@@ -33,6 +33,10 @@ def test_a_peer_whose_neighbors_were_left_behind_and_have_ended_finds_none():
     assert why(generate_restores(6182)) is None
 
 
+def test_a_release_that_nobody_knew_of_when_a_copy_was_put_back_is_not_found_after_the_next_one_either():
+    assert why(generate_restores(31048)) is None
+
+
 def put_back(seconds, *faults, size=5, rounds=40, **more):
     """A world in which rank 3's disk is copied after 5 s and lost at 12 s, and the copy put back `seconds` later."""
     loss = Fault("back up", (3,), 5.0), Fault("restore", (3,), 12.0, seconds), *faults

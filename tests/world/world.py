@@ -75,8 +75,8 @@ class Life:
     stopped: bool = False
     heard_of: dict["Life", int] = field(default_factory=dict)
     """By each other process: the rounds that it knew this rank to have released, when its disk was first used."""
-    unknowing: bool = False
-    """Whether none that this process has met knew what a lost disk had released."""
+    unknown: set[int] = field(default_factory=set)
+    """Rounds that a lost disk had released, and none that this process has met knew."""
     drained: int | None = None
     """How many rounds it had begun when it was drained; None if it was not."""
     began: list[int] = field(default_factory=list)
