@@ -32,7 +32,7 @@ from dpeer.federation.memory_tuning import keep_heap
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer
 from dpeer.training.batch_loader import Batch
-from dpeer.training.dpsgd.choosing import BACKENDS
+from dpeer.training.dpsgd.backend_choice import BACKENDS
 from dpeer.training.dpsgd.gradient import PrivateGradient
 from dpeer.training.dpsgd.poisson_batches import PoissonBatches
 from dpeer.training.models import build_model

@@ -34,7 +34,7 @@ from dpeer.federation.memory_tuning import keep_heap
 from dpeer.federation.settings import Settings
 from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.files import rank_folder
-from dpeer.results.reading import read_peer_summary
+from dpeer.results.run_folders import read_peer_summary
 from dpeer.simulation.run import simulate
 from dpeer.topology import build
 from dpeer.training import Hyperparameters, Task, build_learner

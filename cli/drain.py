@@ -14,7 +14,7 @@ from dpeer.federation.control_client import NoAnswer, NotRunning, ask, left, loo
 from dpeer.federation.snapshot_words import state
 from dpeer.results.files import SUMMARY
 from dpeer.results.json_fields import whole
-from dpeer.results.reading import read_object
+from dpeer.results.run_folders import read_object
 
 _EVERY = 0.5
 """Seconds between two looks at a peer that leaves."""

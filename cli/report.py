@@ -8,7 +8,7 @@ import click
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.optional_libraries import check_libraries
-from dpeer.results.reading import find_runs
+from dpeer.results.run_folders import find_runs
 
 
 @click.command(short_help="Show what runs came to, on one page.")

@@ -30,11 +30,11 @@ from dpeer.federation.scheduler_rank import ENVIRONMENT, own_rank, source
 from dpeer.federation.serve_address import read_serve
 from dpeer.federation.settings import Settings, as_run, option_names
 from dpeer.federation.starting import Starting
-from dpeer.results.costs import privacy_line
 from dpeer.results.effect import closing_lines, effect_of
 from dpeer.results.figures import in_words
 from dpeer.results.files import SUMMARY, rank_folder
-from dpeer.results.reading import read_object
+from dpeer.results.privacy_words import privacy_line
+from dpeer.results.run_folders import read_object
 from dpeer.results.units import duration
 
 if TYPE_CHECKING:

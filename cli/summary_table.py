@@ -13,7 +13,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from dpeer.results.costs import privacy_line
 from dpeer.results.effect import (
     LOCAL_ONLY,
     NOTHING_RECEIVED,
@@ -25,6 +24,7 @@ from dpeer.results.effect import (
 )
 from dpeer.results.effect_statistics import pooled, pooled_text
 from dpeer.results.figures import NAMES, called, in_words
+from dpeer.results.privacy_words import privacy_line
 from dpeer.results.training_alerts import ranks_rows
 from dpeer.results.units import decimals, size
 

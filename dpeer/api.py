@@ -24,7 +24,7 @@ from dpeer.federation.view import Silent
 from dpeer.optional_libraries import check_libraries
 from dpeer.plugins import is_importable
 from dpeer.results.files import MODEL, SUMMARY, rank_folder
-from dpeer.results.reading import read_entries, read_object, read_run
+from dpeer.results.run_folders import read_entries, read_object, read_run
 from dpeer.simulation.run import simulate
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Run:
         _check_path("path", path)
         check_libraries("Run.report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
         from dpeer.report.page import check_out, write_report
-        from dpeer.results.reading import find_runs
+        from dpeer.results.run_folders import find_runs
 
         out = Path(path)
         check_out(out)

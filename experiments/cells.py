@@ -17,7 +17,7 @@ from dpeer.federation.config_errors import InvalidSettings
 from dpeer.federation.folders import completed_rounds
 from dpeer.federation.settings import Settings, aside, default_of
 from dpeer.results.files import SUMMARY, make_folder, write_json
-from dpeer.results.reading import read_run_summary
+from dpeer.results.run_folders import read_run_summary
 from dpeer.simulation.faults import check_faults
 from dpeer.topology import function_source, is_function
 from dpeer.training import codecs, find_algorithm, source_hash

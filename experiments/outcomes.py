@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.results.effect import majority_accuracy
-from dpeer.results.reading import PeerFolder, read_run
 from dpeer.results.records import RoundRecord
+from dpeer.results.run_folders import PeerFolder, read_run
 
 Measure = Literal["accuracy", "accuracy_mixed", "accuracy_trained"]
 """Of the model that a peer has kept; after mixing; or of the same peer after local training and before mixing."""

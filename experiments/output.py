@@ -13,8 +13,8 @@ from dpeer.experiments.experiment import Experiment
 from dpeer.experiments.outcomes import Measure
 from dpeer.experiments.statistics import ResultsByRow, RowFigures, figures, majority, others
 from dpeer.experiments.tables import MEASURES
-from dpeer.results.costs import largest
 from dpeer.results.files import finite
+from dpeer.results.privacy_words import largest
 
 
 def csv_rows(rows: ResultsByRow, condition: Mapping[str, Any], seeds: Sequence[int]) -> list[dict[str, Any]]:

@@ -9,8 +9,8 @@ from statistics import fmean
 
 from dpeer.experiments.outcomes import Measure
 from dpeer.experiments.statistics import Interval, ResultsByRow, figures, majority, others
-from dpeer.results.costs import largest_cost
 from dpeer.results.figures import called
+from dpeer.results.privacy_words import largest_cost
 from dpeer.results.units import size
 
 _COLUMNS = 5

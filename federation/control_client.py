@@ -18,7 +18,7 @@ from dpeer.federation.rank_lock import LOCK, starts
 from dpeer.peer import checkpoint, control
 from dpeer.results.files import METRICS, SUMMARY
 from dpeer.results.json_fields import whole
-from dpeer.results.reading import rank_folders, read_object
+from dpeer.results.run_folders import rank_folders, read_object
 
 TIMEOUT = 5.0
 """Seconds within which a peer answers, whatever it trains."""

@@ -28,7 +28,7 @@ from dpeer.results.files import (
     make_folder,
     rank_folder,
 )  # fmt: skip
-from dpeer.results.reading import read_object, read_run_summary
+from dpeer.results.run_folders import read_object, read_run_summary
 from dpeer.topology import Graphs
 
 _OURS = (

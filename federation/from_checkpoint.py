@@ -17,7 +17,7 @@ from dpeer.federation.settings import Settings
 from dpeer.peer import checkpoint
 from dpeer.results.files import MODEL, SUMMARY, card_of
 from dpeer.results.json_fields import table_or_empty
-from dpeer.results.reading import read_object
+from dpeer.results.run_folders import read_object
 
 _RANK = re.compile(r"rank-(0|[1-9]\d*)")
 

@@ -20,7 +20,7 @@ from dpeer.federation.keys import keyrings
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
 from dpeer.results.files import DISAGREEMENT, rank_folder
-from dpeer.results.reading import read_entries
+from dpeer.results.run_folders import read_entries
 from dpeer.results.training_alerts import Alert
 from dpeer.training import BUILTIN_TASKS
 from dpeer.training.models import LIBRARIES, MODELS

@@ -9,7 +9,7 @@ from dpeer.peer import checkpoint
 from dpeer.peer.config import Counted
 from dpeer.privacy.ledger_file import FOLDER, LEDGER, current, read_or_none, uncharged
 from dpeer.results.json_fields import whole
-from dpeer.results.reading import read_metrics, read_object
+from dpeer.results.run_folders import read_metrics, read_object
 from dpeer.training.state.file_names import REST
 
 

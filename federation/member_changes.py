@@ -1,4 +1,4 @@
-"""Next member list: builds the list that makes an operator's change, or refuses the change in one line."""
+"""Next member list: made from a `Situation` and a `Change`, or refused; and what two lists differ in, in words."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ from dpeer.peer.snapshot import Snapshot
 from dpeer.peer.transports import Keyring, TransportOptions, make_transport
 from dpeer.peer.transports.proxies import proxies
 from dpeer.results.files import LOG, rank_folder
-from dpeer.results.reading import read_entries
+from dpeer.results.run_folders import read_entries
 from dpeer.training import forget
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.effect_statistics import compare_folders
 from dpeer.results.figures import metrics_by_rank
 from dpeer.results.files import SUMMARY, rank_folder, write_json
-from dpeer.results.reading import read_object, read_peer_summary, read_run_summary
+from dpeer.results.run_folders import read_object, read_peer_summary, read_run_summary
 from dpeer.results.summaries import PeerSummary
 from dpeer.training.state.file_names import saved_body
 

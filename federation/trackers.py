@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.optional_libraries import check_libraries
 from dpeer.results.files import write_json
-from dpeer.results.reading import read_object
+from dpeer.results.run_folders import read_object
 
 if TYPE_CHECKING:
     from dpeer.peer.logs import PeerLog

@@ -36,7 +36,7 @@ from dpeer.peer.saver import Saver
 from dpeer.peer.snapshot import Snapshot, take_snapshot
 from dpeer.peer.transport import Transport
 from dpeer.peer.worker import Worker
-from dpeer.results.costs import cost
+from dpeer.results.privacy_words import cost
 from dpeer.results.training_alerts import Alert, AlertMonitor
 from dpeer.topology import Graphs
 

@@ -41,8 +41,8 @@ from dpeer.results.files import (
 )
 from dpeer.results.json_fields import number as json_number
 from dpeer.results.json_fields import table_or_empty, whole
-from dpeer.results.metrics import MetricsFile
-from dpeer.results.reading import read_object
+from dpeer.results.metrics_file import MetricsFile
+from dpeer.results.run_folders import read_object
 
 _WHOLE = RoundLimit(1.0, None, None)
 

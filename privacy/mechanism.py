@@ -37,7 +37,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 GRADIENT_MARGIN = 1 - 2.0**-10
 """Gradients are clipped to this part of C. In float32 the last bits of one unit's gradient can depend on who else is
-computed beside it (by a millionth of C, as `dpeer.training.dpsgd.choosing` sees to). So one unit, there or not,
+computed beside it (by a millionth of C, as `dpeer.training.dpsgd.backend_choice` sees to). So one unit, there or not,
 moves those of a thousand others by less than what is left of C."""
 
 LONGEST = 1e18

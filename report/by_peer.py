@@ -16,7 +16,7 @@ from dpeer.report.style import COLORS, GREY, Panel, legend, name_rows, new_figur
 from dpeer.results.effect import Effect, Verdict, headline, verdict_word
 from dpeer.results.effect_statistics import pooled_text
 from dpeer.results.groups import Group
-from dpeer.results.reading import RunFolder
+from dpeer.results.run_folders import RunFolder
 
 _ROWS = 40
 """The most rows of a picture."""

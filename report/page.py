@@ -18,10 +18,10 @@ from dpeer.report.facets import LINES, Report
 from dpeer.report.style import COLORS, DPI, Panel, looks
 from dpeer.report.templates import REPORT, render
 from dpeer.results import units
-from dpeer.results.costs import largest_cost
 from dpeer.results.figures import all_metrics, called, in_order
 from dpeer.results.groups import Group, Grouped, as_text, choose, distances, group_runs, mean_of, settled
-from dpeer.results.reading import PeerFolder, RunFolder
+from dpeer.results.privacy_words import largest_cost
+from dpeer.results.run_folders import PeerFolder, RunFolder
 
 PAGE = "index.html"
 MARK = '<meta name="generator" content="dpeer report'

@@ -1,4 +1,4 @@
-"""The model card: model.json beside a saved model."""
+"""Model card: the content of model.json, made of settings, a learner's facts and results; no file access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistics of the effect of federating: paired intervals of one peer's gain, and of all peers' gains together."""
+"""Statistics of the effect of federating: intervals of gains over rows and peers; comparison of two rank folders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpeer.results.effect import FEWEST_ROWS, NOTHING_RECEIVED, Effect, Verdict, as_entry, gain_text
 from dpeer.results.files import read_rows
-from dpeer.results.reading import read_peer_summary
+from dpeer.results.run_folders import read_peer_summary
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dpeer.results.reading import RunFolder
 from dpeer.results.records import Figure
+from dpeer.results.run_folders import RunFolder
 
 _FIRST = ("algorithm", "topology", "partition", "task", "size", "participation", "rounds", "body_lr", "head_lr")
 _ALWAYS = ("algorithm", "topology")

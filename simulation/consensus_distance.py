@@ -16,7 +16,7 @@ from torch import Tensor
 from dpeer.exceptions import CheckpointError
 from dpeer.peer import Worker, checkpoint
 from dpeer.results.files import rank_folder
-from dpeer.results.reading import read_distances
+from dpeer.results.run_folders import read_distances
 from dpeer.training.state.file_names import saved_body
 
 

@@ -1,4 +1,4 @@
-"""Options of the commands that make a new member list: which run, who signs, and where the list goes."""
+"""Options of `dpeer members`: the arguments RUN and FILE, and the `Order` of a change (folder, signer, destination)."""
 
 from __future__ import annotations
 

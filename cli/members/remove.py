@@ -1,4 +1,4 @@
-"""`dpeer members remove`: members go, in good order where they answer."""
+"""`dpeer members remove`: a new list without some members; those that answer leave by themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submission of a change: its list is made, printed, signed, handed to a running peer, and followed until it counts."""
+"""Submission of a member list: made, printed, signed, handed over and followed until it counts."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from dpeer.peer.member_files import read_lists
 from dpeer.privacy.ledger_file import FOLDER, current
 from dpeer.results.effect import FEWEST_ROWS, Effect, effect_of
 from dpeer.results.files import METRICS, MODEL, SUMMARY, read_rows, write_json, write_rows
-from dpeer.results.reading import read_object, read_peer_summary
+from dpeer.results.run_folders import read_object, read_peer_summary
 from dpeer.results.sites import Site
 from dpeer.results.summaries import PeerSummary
 from dpeer.topology import take_part

@@ -10,8 +10,8 @@ from dpeer.results.card import make_card, measured
 from dpeer.results.effect import NOTHING_RECEIVED, as_entry, majority_accuracy
 from dpeer.results.effect_statistics import find_gain
 from dpeer.results.files import CARD, MODEL, ROWS, SUMMARY, write_json, write_rows
-from dpeer.results.reading import read_object
 from dpeer.results.records import gap
+from dpeer.results.run_folders import read_object
 
 if TYPE_CHECKING:
     from dpeer.federation.baseline.training import BaselineTraining

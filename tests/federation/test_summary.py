@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from dpeer.cli.summary_table import show
 from dpeer.federation.summary import collect, wall_seconds
-from dpeer.results.costs import privacy_line
+from dpeer.results.privacy_words import privacy_line
 
 
 def peer(out: Path, rank: int, body: list[float], head: float, **changes: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from dpeer.report.facets import Report
 from dpeer.results.groups import ACCURACY, group_runs
-from dpeer.results.reading import find_runs
+from dpeer.results.run_folders import find_runs
 
 SETTINGS: dict[str, Any] = {
     "size": 3, "topology": "ring", "weights": "metropolis", "graph_seed": 0, "task": "digits", "partition": None,

@@ -21,7 +21,7 @@ from dpeer.report.page import check_out, make_panels
 from dpeer.report.style import Panel
 from dpeer.results.effect import as_entry
 from dpeer.results.groups import choose, group_runs
-from dpeer.results.reading import find_runs
+from dpeer.results.run_folders import find_runs
 from tests.error_texts import refused
 
 Command = Callable[..., Any]

@@ -21,8 +21,8 @@ from dpeer.training.batch_loader import predict
 from dpeer.training.device import mapped
 from dpeer.training.dpsgd.examples import take
 from dpeer.training.dpsgd.gradient_factors import DenseGradients, ExampleGradients, ParameterGradients
+from dpeer.training.dpsgd.separable_layers import is_known_loss
 from dpeer.training.dpsgd.stable_matmul import padded_products
-from dpeer.training.dpsgd.supported_layers import is_known_loss
 from dpeer.training.errors import as_tensor, batch_hint, blame, loss_hint, not_differentiable_hint
 from dpeer.training.flat import Flat
 from dpeer.training.net import Net

@@ -8,8 +8,8 @@ A parameter that a module of the task's uses itself (a class token, embeddings o
 first dimension is 1, as if there were one example, each example gets a copy of its own, whose gradient is that of the
 example. What a layer gives for all examples at once (GPT-2's positions) is copied likewise.
 
-Requires a model that keeps examples apart and in order (`supported_layers`); a layer without a rule, or one that is
-not called exactly once, raises. `choosing` decides.
+Requires a model that keeps examples apart and in order (`separable_layers`); a layer without a rule, or one that is
+not called exactly once, raises. `backend_choice` decides.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from torch import Tensor
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy.mechanism import LONGEST, ClippedSum
 from dpeer.training.batch_loader import Batch
+from dpeer.training.dpsgd.backend_choice import choose
 from dpeer.training.dpsgd.backends import Backend, UnsupportedModel, one_by_one
-from dpeer.training.dpsgd.choosing import choose
 from dpeer.training.dpsgd.examples import chunks, take, take_pair
 from dpeer.training.dpsgd.gradient_factors import ExampleGradients, row_norms
 from dpeer.training.dpsgd.task_checks import check_task

@@ -3,8 +3,8 @@
 BLAS computes the edges of matrices of unusual sizes by other code, which adds up in another order. An example's
 gradient would then change in its last bits when it moves to another place, as all do when one more is drawn before
 them; weights that nearly cancel, which a neighbor may send, make last bits as large as gradients. Padding with zeros
-gives all matrices usual sizes: in layers, attention, backward passes and vmap. `choosing` tests it on the machine at
-hand.
+gives all matrices usual sizes: in layers, attention, backward passes and vmap. `backend_choice` tests it on the
+machine at hand.
 """
 
 from __future__ import annotations

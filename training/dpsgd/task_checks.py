@@ -1,4 +1,4 @@
-"""Validator of tasks for DP-SGD: settings, layers, losses and data with which a record would change others' gradients.
+"""Task checks for DP-SGD: refuse what couples records (layers, losses, data); the replacement of BatchNorm.
 
 Code of the user's own is trusted to compute each record from that record alone (docs/privacy.md). What is looked for
 are layers and settings that are known not to, and mistakes that show in a single pass over a few records.
@@ -17,8 +17,8 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from dpeer.exceptions import TaskError
 from dpeer.training.batch_loader import predict
+from dpeer.training.dpsgd.backend_choice import usual_weights
 from dpeer.training.dpsgd.backends import loss_of_one
-from dpeer.training.dpsgd.choosing import usual_weights
 from dpeer.training.errors import blame
 from dpeer.training.net import Net
 from dpeer.training.objective import check_broadcast

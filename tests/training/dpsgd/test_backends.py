@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from dpeer.training.dpsgd import choosing, supported_layers
+from dpeer.training.dpsgd import backend_choice, separable_layers
+from dpeer.training.dpsgd.backend_choice import BACKENDS, choose
 from dpeer.training.dpsgd.backends import UnsupportedModel
 from dpeer.training.dpsgd.by_layers import by_layers
-from dpeer.training.dpsgd.choosing import BACKENDS, choose
 from dpeer.training.dpsgd.gradient_factors import DenseGradients
 from dpeer.training.trainer import Trainer
 
@@ -24,7 +24,7 @@ N = 6
 @pytest.fixture(autouse=True)
 def these_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """The modules of this file keep examples apart; nobody but their author can know that of one's own."""
-    monkeypatch.setattr(supported_layers, "SOURCES", (*supported_layers.SOURCES, __name__))
+    monkeypatch.setattr(separable_layers, "SOURCES", (*separable_layers.SOURCES, __name__))
 
 
 class Attention(nn.Module):
@@ -239,8 +239,8 @@ def test_a_backend_whose_gradients_depend_on_their_place_is_not_taken(
         every = torch.eye(found.examples)
         return replace(found, parts=[(place, DenseGradients(part.sums(every) * moved)) for place, part in found.parts])
 
-    monkeypatch.setattr(choosing, "BACKENDS", {"shaky": shaky, "vectorized": BACKENDS["vectorized"]})
-    monkeypatch.setattr(choosing, "by_layers", shaky)
+    monkeypatch.setattr(backend_choice, "BACKENDS", {"shaky": shaky, "vectorized": BACKENDS["vectorized"]})
+    monkeypatch.setattr(backend_choice, "by_layers", shaky)
     peer, _, _ = setting("linear", make_trainer)
     with peer.training(peer.model):
         assert (choose(peer, peer.model, 8) is shaky) == taken

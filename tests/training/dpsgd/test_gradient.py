@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from dpeer.privacy.mechanism import GRADIENT_MARGIN, ClippedSum
 from dpeer.training.batch_loader import Batch
-from dpeer.training.dpsgd.choosing import BACKENDS
+from dpeer.training.dpsgd.backend_choice import BACKENDS
 from dpeer.training.dpsgd.gradient import TOGETHER, GroupSums, PrivateGradient
 from dpeer.training.dpsgd.gradient_factors import DenseGradients, ExampleGradients, OuterProducts
 from dpeer.training.models.published import Block

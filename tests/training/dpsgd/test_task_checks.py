@@ -12,7 +12,7 @@ from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import replace_batch_norm
 from dpeer.training.batch_loader import Batch
 from dpeer.training.dpsgd.gradient import PrivateGradient
-from dpeer.training.dpsgd.supported_layers import is_known_model
+from dpeer.training.dpsgd.separable_layers import is_known_model
 from dpeer.training.trainer import Trainer
 from tests.training.small import Preprocessed, RunningMean
 

@@ -11,9 +11,9 @@ from torch.utils.data import TensorDataset
 
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer
-from dpeer.training.dpsgd import supported_layers
+from dpeer.training.dpsgd import separable_layers
+from dpeer.training.dpsgd.backend_choice import BACKENDS
 from dpeer.training.dpsgd.backends import UnsupportedModel
-from dpeer.training.dpsgd.choosing import BACKENDS
 from dpeer.training.dpsgd.gradient import TOGETHER, PrivateGradient
 from dpeer.training.lora.adapting import adapted
 from dpeer.training.split import split
@@ -30,7 +30,7 @@ def library() -> Any:
 @pytest.fixture(autouse=True)
 def these_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """The modules of this file keep examples apart, as the library's do."""
-    monkeypatch.setattr(supported_layers, "SOURCES", (*supported_layers.SOURCES, __name__))
+    monkeypatch.setattr(separable_layers, "SOURCES", (*separable_layers.SOURCES, __name__))
 
 
 N, SHORT = 6, 5

@@ -12,8 +12,8 @@ from torch.utils.data import TensorDataset
 from dpeer.training import Choices, Hyperparameters, Task, Trainer
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.data.text import BYTES
+from dpeer.training.dpsgd.backend_choice import choose
 from dpeer.training.dpsgd.backends import one_by_one
-from dpeer.training.dpsgd.choosing import choose
 from dpeer.training.models import MODELS, build_model, last_linear
 from dpeer.training.split import split
 from dpeer.training.tasks.pooled import pooled_task

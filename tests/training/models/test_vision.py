@@ -12,9 +12,9 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, Trainer
+from dpeer.training.dpsgd.backend_choice import choose
 from dpeer.training.dpsgd.backends import Backend, vectorized
 from dpeer.training.dpsgd.by_layers import by_layers
-from dpeer.training.dpsgd.choosing import choose
 from dpeer.training.dpsgd.task_checks import check_task
 from dpeer.training.models import build_model, drops
 from dpeer.training.split import split

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeer.training.data.tables.numerals import Spellings, all_numbers, ambiguous, as_number, is_code
+from dpeer.training.data.tables.numerals import all_numbers, ambiguous, as_number, is_code
 from dpeer.training.data.tables.schema import OTHER, Category, Column, Date, Group, Number, Target, YesNo
+from dpeer.training.data.tables.spellings import Spellings
 
 
 class Verdict(IntEnum):

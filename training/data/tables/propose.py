@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 from dpeer.exceptions import TaskError, UnknownName
 from dpeer.toml_text import comment, key_text, value_text
 from dpeer.training.data.tables.decode import as_time
-from dpeer.training.data.tables.numerals import ambiguous, as_number, is_code, spelled
+from dpeer.training.data.tables.numerals import ambiguous, as_number, is_code
 from dpeer.training.data.tables.schema import MISSING
 from dpeer.training.data.tables.sheet import Sheet
+from dpeer.training.data.tables.spellings import spelled
 
 YES = (
     "yes", "y", "true", "t", "ja", "j", "oui", "si", "sí", "sì", "sim", "da", "tak", "ano", "igen", "kyllä", "evet",

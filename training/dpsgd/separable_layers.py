@@ -1,4 +1,4 @@
-"""Layers and losses whose code is known to compute each example from itself alone, whatever the values are.
+"""Separable layers and losses: those whose examples may be computed together; all others are computed one by one.
 
 Several examples are computed at once only by such code. A model that sorts a batch by length, or sends examples to
 experts, puts other examples' gradients into an example's, perhaps only for rare values. So other models are computed

@@ -1,6 +1,6 @@
-"""Chooses the backend that computes per-example gradients: the quickest that is right by construction for the model.
+"""Backend choice: the quickest per-example gradients that suit the model and pass a self-test on this machine.
 
-`by_layers` serves models of known layers (`supported_layers`), `vectorized` these and models whose author vouches for
+`by_layers` serves models of known layers (`separable_layers`), `vectorized` these and models whose author vouches for
 them (`Task.vmap`), `one_by_one` everything else. A backend is taken only if it passes a self-test on the machine at
 hand: on synthetic examples it must give the gradient of the example alone, with the same last bits at every place.
 """
@@ -20,7 +20,7 @@ from dpeer.training.dpsgd.backends import Backend, one_by_one, vectorized
 from dpeer.training.dpsgd.by_layers import by_layers
 from dpeer.training.dpsgd.examples import take, take_pair
 from dpeer.training.dpsgd.gradient_factors import ExampleGradients
-from dpeer.training.dpsgd.supported_layers import is_known_loss, is_known_model
+from dpeer.training.dpsgd.separable_layers import is_known_loss, is_known_model
 from dpeer.training.flat import Flat
 from dpeer.training.net import Net
 

@@ -1,4 +1,4 @@
-"""Privacy costs of releases, as numbers and as text."""
+"""Privacy costs in words: the epsilon of one peer as a cell or line, and the largest of several peers."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from dpeer.atomic import replacing
 from dpeer.results.card import measured
 from dpeer.results.figures import all_metrics, called, in_order, in_words, interval, metrics_by_rank, value
 from dpeer.results.files import make_folder, parse, rank_folder, write_json
-from dpeer.results.reading import (
+from dpeer.results.records import RoundRecord
+from dpeer.results.run_folders import (
     RunFolder,
     find_runs,
     read_distances,
@@ -22,7 +23,6 @@ from dpeer.results.reading import (
     read_run,
     read_run_summary,
 )
-from dpeer.results.records import RoundRecord
 from dpeer.results.summaries import PeerSummary
 
 LINE: dict[str, Any] = {

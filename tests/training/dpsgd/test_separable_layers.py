@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from torch import Tensor, nn
 
-from dpeer.training.dpsgd.supported_layers import is_known_loss, is_known_model
+from dpeer.training.dpsgd.separable_layers import is_known_loss, is_known_model
 from dpeer.training.models import build_model
 from dpeer.training.models.scaling import ScaledLoss
 
