@@ -29,7 +29,7 @@ _EXAMPLES = {
 _SAMPLE_ONLY = ("sampling_rate", "steps", "dp_head", "head_steps", "records")
 _MEANT = {"exact": "closed form", "pld": "privacy loss distributions", "rdp": "Renyi, an upper bound"}
 
-Rows = list[tuple[str, str, str]]
+Facts = list[tuple[str, str, str]]
 """Names, values and what they mean."""
 
 _NUMBER = click.FloatRange(1e-6, 1e6)
@@ -162,7 +162,7 @@ def _check(given: dict[str, Any]) -> None:
         )
 
 
-def _of_client(given: dict[str, Any], delta: float) -> tuple[Guarantee, dict[str, Any], Rows, list[str]]:
+def _of_client(given: dict[str, Any], delta: float) -> tuple[Guarantee, dict[str, Any], Facts, list[str]]:
     """The guarantee at client level, the values of the JSON, the rows of the table, and sentences."""
     rounds: int = given["rounds"]
     accountant: Accountant = given["accountant"] or "exact"
@@ -193,12 +193,13 @@ def _of_client(given: dict[str, Any], delta: float) -> tuple[Guarantee, dict[str
     return made, found if given["target_epsilon"] is None else noise, rows, [line]
 
 
-def _of_sample(given: dict[str, Any], delta: float) -> tuple[SampleGuarantee, dict[str, Any], Rows, list[str]]:
+def _of_sample(given: dict[str, Any], delta: float) -> tuple[SampleGuarantee, dict[str, Any], Facts, list[str]]:
     """The guarantee at sample level, the values of the JSON, the rows of the table, and sentences."""
     rounds: int = given["rounds"]
     noise, phases = given["noise_multiplier"] or 1.0, phases_of(given["steps"], given["head_steps"] or 0)
     head: Head = given["dp_head"] or "joint"
-    made = SampleGuarantee(given["sampling_rate"], noise, given["clip_norm"], delta, phases, head)
+    rate, units = given["sampling_rate"], given["records"] or 1
+    made = SampleGuarantee(rate, noise, given["clip_norm"], delta, phases, head, units=units)
     accountant: Accountant = given["accountant"] or tightest(made.charges(rounds))
     if given["target_epsilon"] is not None:
         made = made.calibrated(given["target_epsilon"], rounds, accountant)
@@ -238,7 +239,7 @@ def _of_sample(given: dict[str, Any], delta: float) -> tuple[SampleGuarantee, di
     )
 
 
-def _noise_rows(made: Guarantee | SampleGuarantee, what: str, whole: str) -> Rows:
+def _noise_rows(made: Guarantee | SampleGuarantee, what: str, whole: str) -> Facts:
     return [
         ("noise multiplier", _upwards(made.noise_multiplier), f"{what} / clip norm, rounded up"),
         ("noise std", _upwards(made.noise_std), f"on each coordinate of {whole}, clip norm {made.clip_norm:g}"),
@@ -248,10 +249,11 @@ def _noise_rows(made: Guarantee | SampleGuarantee, what: str, whole: str) -> Row
 def _survival(given: dict[str, Any], made: Guarantee | SampleGuarantee) -> tuple[dict[str, Any], str]:
     """Whether training can survive the noise: values of the JSON, and a sentence."""
     if isinstance(made, Guarantee):
-        ratio, steps, moved = made.noise_ratio(given["parameters"]), 1, "updates"
+        steps, moved = 1, "updates"
     else:
         # A step moves a body by the mean of its gradients, so by at most C on average, as at client level a release.
-        ratio, steps, moved = made.noise_ratio(given["parameters"], given["records"]), made.steps, "gradients"
+        steps, moved = made.steps, "gradients"
+    ratio = made.noise_ratio(given["parameters"])
     left = noise_over_drift(ratio, given["size"], steps * given["rounds"])
     compared = (
         f"the noise left in the average of {given['size']:,} bodies after {given['rounds']:,} rounds is {_short(left)} "

@@ -34,7 +34,7 @@ from dpeer.peer.checkpoint import completed
 from dpeer.peer.config import ListsConfig
 from dpeer.peer.core.member_list import MemberList, Signers
 from dpeer.privacy import ClientSession, PeerData, SampleSession
-from dpeer.privacy.ledger_file import FOLDER
+from dpeer.privacy.ledger import FOLDER
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.results.effect import majority_accuracy
 from dpeer.results.files import rank_folder

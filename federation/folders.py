@@ -15,7 +15,7 @@ from dpeer.federation.ledger_checks import is_private
 from dpeer.federation.run_settings import RunPart
 from dpeer.peer import checkpoint
 from dpeer.peer.core.schedule import cut_off
-from dpeer.privacy.ledger_file import FOLDER
+from dpeer.privacy.ledger import FOLDER
 from dpeer.results.files import (
     CARD,
     LOG,

@@ -7,7 +7,7 @@ from pathlib import Path
 from dpeer.exceptions import CheckpointError
 from dpeer.peer import checkpoint
 from dpeer.peer.config import Counted
-from dpeer.privacy.ledger_file import FOLDER, LEDGER, current, read_or_none, uncharged
+from dpeer.privacy.ledger import FOLDER, LEDGER, current, read_or_none, uncharged
 from dpeer.results.json_fields import whole
 from dpeer.results.run_folders import read_metrics, read_object
 from dpeer.training.state.file_names import REST

@@ -258,7 +258,7 @@ def _check_threads(findings: Findings, learner: TorchLearner, torch: Any) -> Non
 @contextlib.contextmanager
 def _copied(folder: Path, out: Path) -> Iterator[Path]:
     """A run folder in which a peer can be built as in its own, which stays as it is: privacy's files are copies."""
-    from dpeer.privacy.ledger_file import FOLDER
+    from dpeer.privacy.ledger import FOLDER
 
     copy = out / folder.name
     copy.mkdir(parents=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dpeer.privacy.accounting import Charge
-from dpeer.privacy.client_level import Guarantee
-from dpeer.privacy.client_session import ClientSession
+from dpeer.privacy.client_level import ClientSession, Guarantee
 from dpeer.privacy.config import PeerData, PrivacyConfig
 from dpeer.privacy.ledger import Ledger
 from dpeer.privacy.mechanism import Clipped, Sparsifier, Vector, clip, norm, privatize

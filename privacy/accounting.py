@@ -23,6 +23,7 @@ from scipy.optimize import brentq
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.privacy import gaussian
+from dpeer.privacy.soundness import check_probability, check_rate
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -68,10 +69,7 @@ class Charge:
     steps: int
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.sampling_rate <= 1.0:
-            raise ConfigurationError(
-                f"sampling rate {self.sampling_rate:g}: choose a number above 0, at most 1, for example 0.05"
-            )
+        check_rate(self.sampling_rate)
         if not (self.noise_multiplier > 0.0 and math.isfinite(self.noise_multiplier)):
             raise ConfigurationError(
                 f"noise multiplier {self.noise_multiplier:g}: choose a number above 0, for example 1.0"
@@ -108,7 +106,7 @@ def total_epsilon(charges: Iterable[Charge], delta: float, accountant: Accountan
     Raises:
         ConfigurationError: A value is out of its range, or the accountant cannot compute it.
     """
-    gaussian.check_probability(delta)
+    check_probability(delta)
     found = merged(charges)
     if accountant not in (*ACCOUNTANTS, None):
         raise UnknownName("accountant", str(accountant), ACCOUNTANTS)

@@ -1,18 +1,20 @@
-"""The guarantee of client-level privacy, which docs/privacy.md explains: noise, releases, epsilon."""
+"""Client-level privacy: the guarantee of a peer's whole data set, and the session of a peer that releases bodies."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import accounting
 from dpeer.privacy.accounting import Accountant, Charge
-from dpeer.privacy.gaussian import check_probability
-
-_SMALLEST = 1e-30
-"""Of what can be computed with, and means anything, in bodies of float32."""
+from dpeer.privacy.ledger import Ledger
+from dpeer.privacy.mechanism import Clipped, Sparsifier
+from dpeer.privacy.outlook import ADVICE, cost, fitting, noise_over_drift
+from dpeer.privacy.soundness import check_delta, check_noise, check_probability
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,7 @@ class Guarantee:
     delta: float
 
     def __post_init__(self) -> None:
-        for name, value in (("noise multiplier", self.noise_multiplier), ("clip norm", self.clip_norm)):
-            if not (value > 0.0 and math.isfinite(value)):
-                raise ConfigurationError(f"{name} {value:g}: choose a number above 0, for example 1.0")
-        for name, value in (("clip norm", self.clip_norm), ("noise", self.noise_multiplier * self.clip_norm)):
-            if not _SMALLEST <= value <= 1 / _SMALLEST:
-                raise ConfigurationError(
-                    f"{name} {value:g}: float32 bodies need one from {_SMALLEST:g} to {1 / _SMALLEST:g}"
-                )
+        check_noise(self.noise_multiplier, self.clip_norm)
         check_probability(self.delta)
 
     @property
@@ -79,16 +74,121 @@ class Guarantee:
         return dataclasses.replace(self, noise_multiplier=noise)
 
     def noise_ratio(self, parameters: int) -> float:
-        """The expected L2 norm of one message's noise over the clip norm: s sqrt(p) / C for p parameters.
-
-        Raises:
-            ConfigurationError: parameters is below 1.
-        """
+        """The expected L2 norm of one message's noise over the clip norm: sigma sqrt(p) for p parameters."""
         if parameters < 1:
             raise ConfigurationError(f"parameters {parameters}: a body has at least 1")
-        return self.noise_std * math.sqrt(parameters) / self.clip_norm
+        return self.noise_multiplier * math.sqrt(parameters)
 
     @property
     def words(self) -> str:
         """Unit, adversary and adjacency, for people."""
         return "one peer's whole data set, against a neighbor, replace-one"
+
+
+@dataclass(frozen=True)
+class ClientSession:
+    """The privacy of one peer's whole data set in the messages that it releases.
+
+    Attributes:
+        guarantee: The mechanism of every release.
+        ledger: The releases so far.
+        budget: The epsilon that is never exceeded; None without a limit.
+        sparsifier: Which coordinates of an update are kept.
+        planned: The most rounds in which the peer takes part.
+        size: The number of peers.
+    """
+
+    guarantee: Guarantee
+    ledger: Ledger
+    budget: float | None = None
+    sparsifier: Sparsifier = field(default_factory=Sparsifier)
+    planned: int = 0
+    size: int = 1
+
+    def begin(self) -> None:
+        """Begin a new run."""
+        self.ledger.begin()
+
+    def release(
+        self, number: int, make: Callable[[], bytes], receivers: Sequence[int] = ()
+    ) -> tuple[bytes | None, bool]:
+        """The round's bytes: made and charged now, or made before the run was interrupted.
+
+        When the budget allows no further release, the last one is sent again, which costs nothing.
+
+        Args:
+            number: The round.
+            make: Makes the bytes, with noise; called only where the budget allows a release.
+            receivers: The ranks that they may be sent to.
+
+        Returns:
+            The bytes, None where they are gone from the disk; and whether they are those of an earlier round.
+
+        Raises:
+            OSError: The disk refused; nothing may be sent.
+        """
+        if self.ledger.charged(number):
+            return self.ledger.released(number), False
+        if self.may_release:
+            return self.ledger.release(number, make, receivers), False
+        return self.ledger.last(), True
+
+    def charge_stated(self, rounds: Sequence[int]) -> None:
+        """Charge those of these rounds that are not charged: a disk that was lost may have released them.
+
+        None of them is released from now on. The budget does not end these charges: that disk may have had none.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        for number in rounds:
+            if not self.ledger.charged(number):
+                self.ledger.state(number)
+
+    @property
+    def may_release(self) -> bool:
+        """Whether the budget allows one release more."""
+        return self.budget is None or self.guarantee.epsilon(self.ledger.releases + 1) <= self.budget
+
+    def spent(self, met: Clipped | None = None) -> dict[str, Any]:
+        """The costs so far, for the peer's own files, as plain JSON values.
+
+        Args:
+            met: The clipping of the round's update; None where nothing was released anew.
+        """
+        releases, guarantee = self.ledger.releases, self.guarantee
+        costs: dict[str, Any] = {
+            "epsilon": guarantee.epsilon(releases),
+            "delta": guarantee.delta,
+            "releases": releases,
+            "guarantee": guarantee.words,
+        }
+        if met is not None:
+            costs |= {"update_norm": met.norm, "clipped": met.clipped, "not_finite": not met.finite}
+        return costs
+
+    def notes(self, parameters: int) -> list[str]:
+        """Notes on privacy before the peer starts.
+
+        Args:
+            parameters: The number of values that are shared.
+        """
+        m = self.guarantee
+        releases = max(fitting(self.planned, m.epsilon, self.budget), self.ledger.releases)
+        lines = [
+            f"privacy of {m.words}: {cost(m.epsilon(releases))} at delta {m.delta:g} after {releases} releases "
+            f"(noise multiplier {m.noise_multiplier:.10g}, clip norm {m.clip_norm:g})"
+        ]
+        if releases < self.planned:
+            lines.append(
+                f"the budget of epsilon {self.budget:g} is used up after {releases} of {self.planned} releases: from "
+                "then on the last one is sent again, and the head goes on training"
+            )
+        if warning := check_delta(m.delta, self.size):
+            lines.append(warning)
+        kept = self.sparsifier.count(parameters) if self.sparsifier.rule == "random" else parameters
+        ratio = m.noise_ratio(kept)
+        lines.append(f"the noise of a release is {ratio:,.4g} times as long as a clipped update ({kept:,} values)")
+        if noise_over_drift(ratio, self.size, releases) > 1:
+            lines.append(f"training cannot survive this noise: {ADVICE['client']}")
+        return lines

@@ -10,17 +10,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from dpeer.exceptions import BudgetTooSmall, ConfigurationError
 from dpeer.privacy.client_level import Guarantee
 from dpeer.privacy.mechanism import Sparsifier
-from dpeer.privacy.settings import PrivacySettings
-from dpeer.privacy.soundness import (
-    check_budget,
-    check_delta,
-    check_level,
-    check_strength,
-    check_unseen,
-    default_delta,
-)
+from dpeer.privacy.settings import CLIENT_ONLY, SAMPLE_ONLY, PrivacySettings
+from dpeer.privacy.soundness import check_delta, default_delta
 
 
 @dataclass(frozen=True)
@@ -62,29 +56,72 @@ class PrivacyConfig:
             BudgetTooSmall: The budget allows no release.
         """
         asked = self.settings
-        fields = PrivacySettings.model_fields
-        given = {name: value for name in fields if (value := getattr(asked, name)) != fields[name].default}
-        check_level(asked.privacy, given)
+        self._check_level()
         if asked.privacy == "none":
             return None
-        check_strength(asked.noise_multiplier, asked.target_epsilon, asked.privacy)
+        if asked.noise_multiplier is None and asked.target_epsilon is None:
+            raise ConfigurationError(
+                f"--privacy {asked.privacy} needs to know how much: give --target-epsilon 8 (the noise follows from "
+                "it) or --noise-multiplier"
+            )
         if asked.privacy == "sample":
-            check_unseen(asked.dp_head, self.finish, standardize=self.standardize)
+            self._check_unseen()
             return None
         Sparsifier.parse(asked.sparsify)  # so that a share that is none is refused before data are read
         delta = asked.delta if asked.delta is not None else default_delta(self.size)
         check_delta(delta, self.size)
-        base = Guarantee(asked.noise_multiplier or 1.0, asked.clip_norm, delta)
-        if asked.noise_multiplier is None:
-            assert asked.target_epsilon is not None
-            return base.calibrated(asked.target_epsilon, self.rounds)
-        check_budget(base, asked.target_epsilon)
+        base, budget = Guarantee(asked.noise_multiplier or 1.0, asked.clip_norm, delta), asked.target_epsilon
+        if asked.noise_multiplier is None and budget is not None:
+            return base.calibrated(budget, self.rounds)
+        if budget is not None and base.epsilon(1) > budget:
+            raise BudgetTooSmall(
+                f"--target-epsilon {budget:g} allows not even one release with --noise-multiplier "
+                f"{base.noise_multiplier:g}: one costs {base.epsilon(1):.3g}; leave --noise-multiplier out and the "
+                "noise follows from the budget"
+            )
         return base
+
+    def _check_level(self) -> None:
+        """Refuse settings without an effect at the level of privacy."""
+        level, fields = self.settings.privacy, PrivacySettings.model_fields
+        for name in fields:
+            value, flag = getattr(self.settings, name), f"--{name.replace('_', '-')}"
+            if value == fields[name].default:
+                continue
+            if level == "none":
+                both = "sample (which protects single records) or client (whole data sets)"
+                levels = "sample" if name in SAMPLE_ONLY else "client" if name in CLIENT_ONLY else both
+                raise ConfigurationError(
+                    f"{flag} {value} does nothing without --privacy {levels}: add that, or leave {flag} out"
+                )
+            if level == "client" and name in SAMPLE_ONLY:
+                raise ConfigurationError(
+                    f"{flag} {value} belongs to --privacy sample; with --privacy client leave it out"
+                )
+            if level == "sample" and name in CLIENT_ONLY:
+                raise ConfigurationError(
+                    f"{flag} {value} belongs to --privacy client: at sample level messages need no noise of their own, "
+                    "and what leaves a peer protects each record against everyone; leave it out"
+                )
+
+    def _check_unseen(self) -> None:
+        """Refuse to read records past the noise of sample level, by training at home or for statistics of inputs."""
+        if self.standardize:
+            raise ConfigurationError(
+                "--standardize cannot be used with --privacy sample: the statistics of this peer's data would be in "
+                "all that it computes, without noise; leave it out, and give the ranges of columns in a --schema"
+            )
+        if self.finish != "none" and self.settings.dp_head != "post":
+            raise ConfigurationError(
+                f"--finish {self.finish} with --dp-head {self.settings.dp_head}: it trains without noise, and the "
+                "model that predicts would not be private any more; leave it out, or use --dp-head post"
+            )
 
     def nominal_units(self, units: int) -> int:
         """N, a public number near that of this peer's units: `--records`, or their number rounded to a power of two.
 
-        The rounded number is for parts of common pools alone; see `soundness.check_records`.
+        The rounded number is for parts of common pools alone, where who gets which record depends on the others
+        anyway. Of a peer's own records N must not follow: some number is the last one that is rounded down.
         """
         return self.settings.records if self.settings.records is not None else int(2 ** round(math.log2(units)))
 

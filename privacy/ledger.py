@@ -1,35 +1,124 @@
 """Write-ahead ledger of one private run of a peer: releases at client level, local steps at sample level.
 
-    rank-R/privacy/ledger.jsonl           the mechanism, then a line for each release (round, time, SHA-256 of its bytes
-                                          and the ranks it may go to) or charge, on disk before anybody gets them
+    rank-R/privacy/ledger.jsonl           the mechanism, then a line for each release or charge, appended and fsynced
+                                          before anybody gets it or it takes effect
     rank-R/privacy/released-00000007.part a release's bytes, on disk before its line
     rank-R/privacy/released-00000007.bin  the same bytes, renamed once they are charged
 
+    {"mechanism": {...}, "noise": "...", "data": "...", "time": ...}           the first line
+    {"round": 7, "time": ..., "sha256": "...", "to": [0, 2]}                   a release
+    {"round": 7, "time": ..., "charge": {"sampling_rate": ..., "noise_multiplier": ..., "steps": ...}}
+    {"round": 7, "time": ..., "stated": true}       perhaps released on a disk that was lost (with "charge": taken)
+    {"round": 9, "time": ..., "ended": true}        no step is taken any more; the last line
+
 So everything that was sent is charged, however the process ends; and a charged round is only ever sent as the bytes
 that are on disk. They are there before the charge, or a peer that is killed between the two would send nothing in the
-round, and two such neighbors would wait for each other. Bytes without a line, other than a draft, are damage. Steps
-that are taken a second time, after a crash, are charged a second time: their noise is new.
+round, and two such neighbors would wait for each other. Bytes without a line, other than a draft, prove a lost line.
+Steps that are taken a second time, after a crash, are charged a second time: their noise is new.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from dpeer.atomic import owner_only
-from dpeer.exceptions import CheckpointError
-from dpeer.privacy import ledger_file
+from dpeer.exceptions import CheckpointError, ConfigurationError
 from dpeer.privacy.accounting import Charge
-from dpeer.privacy.ledger_file import LEDGER, Run, draft_of, payload_path, payload_paths
 from dpeer.privacy.noise import SCHEME
 
+FOLDER = "privacy"
+LEDGER = "ledger.jsonl"
+_BYTES = "released-"
 
-class Ledger:
-    """The releases or charges of a private run.
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, ConfigurationError)
+"""The errors of parsing a line of another format."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a ledger, but the first.
+
+    Attributes:
+        round: The round that it belongs to.
+        sha256: Of a release's bytes (hex); None for steps, and for a release that was made elsewhere, if at all.
+        charge: The charge of steps; None at client level.
+        stated: Whether it is charged because the operator states that a lost disk may have released or taken it.
+        ended: Whether no step is taken from this round on.
+    """
+
+    round: int
+    sha256: str | None = None
+    charge: Charge | None = None
+    stated: bool = False
+    ended: bool = False
+
+
+@dataclass
+class Run:
+    """The recorded releases or charges of one run.
+
+    Attributes:
+        mechanism: The mechanism of every release or step, plain JSON values; None before the first line.
+        noise: The scheme by which the noise was drawn.
+        data: SHA-256 (hex) of its data; None where unknown.
+        lines: What it has charged, in order.
+    """
+
+    mechanism: Mapping[str, Any] | None = None
+    noise: str | None = None
+    data: str | None = None
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def rounds(self) -> list[int]:
+        """The round of each line."""
+        return [line.round for line in self.lines]
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """The charges of steps, in order; empty at client level."""
+        return tuple(line.charge for line in self.lines if line.charge is not None)
+
+    @property
+    def releases(self) -> int:
+        """The number of releases; 0 at sample level."""
+        return 0 if self.charges else len(self.lines)
+
+    @property
+    def steps(self) -> int:
+        """The number of charged steps; 0 at client level."""
+        return sum(charge.steps for charge in self.charges)
+
+    @property
+    def ended(self) -> bool:
+        """Whether this run takes no step any more; see `Ledger.end`."""
+        return any(line.ended for line in self.lines)
+
+    @property
+    def newest(self) -> int:
+        """The last round that was charged otherwise than because the operator states it; -1 without any."""
+        return max((line.round for line in self.lines if not line.stated), default=-1)
+
+    def stated(self, number: int) -> list[Charge]:
+        """The charges of a round's steps that were made because the operator states it."""
+        found = (line.charge for line in self.lines if line.stated and line.round == number)
+        return [charge for charge in found if charge is not None]
+
+    def charged(self, number: int) -> bool:
+        """Whether this round is charged."""
+        return any(line.round == number for line in self.lines)
+
+
+class Ledger(Run):
+    """The ledger of the run that goes on.
 
     Args:
         folder: The peer's privacy folder; made by `begin`, or with the first charge.
@@ -38,9 +127,6 @@ class Ledger:
         resume: Whether the run continues the one of the ledger that is there.
         data: SHA-256 (hex) of the peer's data; None where unknown.
         keep: Of how many releases the bytes are kept: as many as there can be after the last checkpoint.
-
-    Attributes:
-        ended: Whether this run takes no step any more; see `end`.
 
     Raises:
         CheckpointError: A ledger is damaged; or the one to continue is of another level, mechanism, data or noise.
@@ -56,59 +142,33 @@ class Ledger:
         data: str | None = None,
         keep: int = 2,
     ) -> None:
-        self._folder, self._path, self._mechanism = folder, folder / LEDGER, dict(mechanism)
-        self._level, self._data, self._keeps = level, data, keep
-        found = self._resumed() if resume and self._path.exists() else Run()
+        super().__init__(dict(mechanism), SCHEME, data)
+        self._folder, self._path, self._keeps = folder, folder / LEDGER, keep
+        if resume and self._path.exists():
+            self._go_on(level)
         # One without releases may be of another mechanism, or torn: it is begun anew.
-        self._begun = bool(found.rounds)
-        self._rounds, self._hashes, self._charges = [*found.rounds], {**found.hashes}, [*found.charges]
-        self._stated, self.ended = [*found.stated], found.ended
-
-    @property
-    def releases(self) -> int:
-        """How many releases this run has charged."""
-        return 0 if self._charges else len(self._rounds)
-
-    @property
-    def charges(self) -> tuple[Charge, ...]:
-        """The charges of this run's steps, in order."""
-        return tuple(self._charges)
-
-    @property
-    def steps(self) -> int:
-        """How many steps this run has charged."""
-        return sum(charge.steps for charge in self._charges)
-
-    @property
-    def newest(self) -> int:
-        """The last round that was charged otherwise than because the operator states it; -1 without any."""
-        return max((one for one, stated in zip(self._rounds, self._stated, strict=True) if not stated), default=-1)
-
-    def stated(self, number: int) -> list[Charge]:
-        """The charges of a round's steps that were made because the operator states it."""
-        lines = zip(self._rounds, self._stated, self._charges, strict=False)  # the line of the end has no charge
-        return [charge for one, stated, charge in lines if stated and one == number]
+        self._begun = bool(self.lines)
 
     def begin(self) -> None:
-        """Begin a new run."""
-        ledger_file.begin(self._folder, self._mechanism, self._data)
-        for old in payload_paths(self._folder, drafts=True):  # of one that was killed before its first charge
+        """Begin a new run; its ledger is on disk, with its name, when this returns."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        first = {"mechanism": self.mechanism, "noise": self.noise, "data": self.data, "time": _now()}
+        with open(self._path, "wb", opener=owner_only) as file:
+            _write(file, _line(first))
+        flush(self._folder)
+        flush(self._folder.parent)
+        for old in _payloads(self._folder, ".bin", ".part"):  # of one that was killed before its first charge
             old.unlink()
-        self._begun, self._rounds, self._stated, self._hashes, self._charges = True, [], [], {}, []
-
-    def charged(self, number: int) -> bool:
-        """Whether this round is charged."""
-        return number in self._rounds
+        self._begun, self.lines = True, []
 
     def released(self, number: int) -> bytes | None:
         """The round's released bytes; None if they are not there as they were charged."""
-        if not self.charged(number):
-            return None
-        final = payload_path(self._folder, number)
-        draft = draft_of(final)
+        charged = {line.sha256 for line in self.lines if line.round == number}
+        final = self._payload(number)
+        draft = final.with_suffix(".part")
         # A file that was restored, copied or damaged is not what the neighbors have got, or will get from others.
         for path in (final, draft):
-            if path.exists() and self._hashes.get(number) == _hash(payload := path.read_bytes()):
+            if charged and path.exists() and _hash(payload := path.read_bytes()) in charged:
                 if path == draft:
                     draft.rename(final)  # its process was killed in between; a backup leaves drafts out
                 return payload
@@ -116,7 +176,7 @@ class Ledger:
 
     def last(self) -> bytes | None:
         """The bytes of the latest release of which they are there."""
-        payloads = (self.released(number) for number in sorted(self._hashes, reverse=True)[: self._keeps])
+        payloads = (self.released(number) for number in self._kept())
         return next((payload for payload in payloads if payload is not None), None)
 
     def release(self, number: int, make: Callable[[], bytes], to: Sequence[int] = ()) -> bytes:
@@ -133,23 +193,33 @@ class Ledger:
             ValueError: The round is charged already.
             OSError: The disk refused; nothing may be sent.
         """
-        if self.charged(number):
-            raise ValueError(f"round {number} is charged already")
-        if not self._begun:
-            self.begin()
-        payload = make()
-        digest, final = _hash(payload), payload_path(self._folder, number)
-        with open(draft_of(final), "wb", opener=owner_only) as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        ledger_file.flush(self._folder)
+        self._ready(number)
+        payload, final = make(), self._payload(number)
+        digest, draft = _hash(payload), final.with_suffix(".part")
+        with open(draft, "wb", opener=owner_only) as file:
+            _write(file, payload)
+        flush(self._folder)
         self._append(number, sha256=digest, to=sorted(to))
-        self._note(number)
-        self._hashes[number] = digest
-        draft_of(final).rename(final)
-        self._drop_old()
+        self.lines.append(Line(number, digest))
+        draft.rename(final)
+        kept = {
+            self._payload(one) for one in self._kept()
+        }  # no run can ask for others that resumes some rounds earlier
+        for old in _payloads(self._folder, ".bin", ".part"):
+            if old.with_suffix(".bin") not in kept:
+                old.unlink(missing_ok=True)
         return payload
+
+    def state(self, number: int) -> None:
+        """Charge a release that was perhaps made on a disk that was lost, at client level: without bytes none is sent.
+
+        Raises:
+            ValueError: The round is charged already.
+            OSError: The disk refused.
+        """
+        self._ready(number)
+        self._append(number, stated=True)
+        self.lines.append(Line(number, stated=True))
 
     def charge(self, number: int, steps: Charge, *, stated: bool = False) -> None:
         """Charge steps; when this returns they are on disk and may be taken, and not before.
@@ -168,23 +238,8 @@ class Ledger:
         if not self._begun:
             self.begin()
         # Counted first: if the disk refuses, it may still have taken the line.
-        self._charges.append(steps)
-        self._note(number, stated=stated)
+        self.lines.append(Line(number, charge=steps, stated=stated))
         self._append(number, charge=dataclasses.asdict(steps), **({"stated": True} if stated else {}))
-
-    def state(self, number: int) -> None:
-        """Charge a release that was perhaps made on a disk that was lost, at client level: without bytes none is sent.
-
-        Raises:
-            ValueError: The round is charged already.
-            OSError: The disk refused.
-        """
-        if self.charged(number):
-            raise ValueError(f"round {number} is charged already")
-        if not self._begun:
-            self.begin()
-        self._append(number, stated=True)
-        self._note(number, stated=True)
 
     def end(self, number: int) -> None:
         """Record that no step is taken any more, from this round on; it is on disk when this returns.
@@ -196,45 +251,47 @@ class Ledger:
             ValueError: No step has been charged.
             OSError: The disk refused; nothing may be trained without noise.
         """
-        if not self._charges:
+        if not self.charges:
             raise ValueError("a run that has charged nothing has nothing to end")
-        self.ended = True
+        self.lines.append(Line(number, ended=True))
         self._append(number, ended=True)
 
-    def _note(self, number: int, *, stated: bool = False) -> None:
-        self._rounds.append(number)
-        self._stated.append(stated)
+    def _ready(self, number: int) -> None:
+        if self.charged(number):
+            raise ValueError(f"round {number} is charged already")
+        if not self._begun:
+            self.begin()
 
     def _append(self, number: int, **values: Any) -> None:
-        ledger_file.append(self._path, {"round": number, "time": ledger_file.now(), **values})
+        append(self._path, {"round": number, "time": _now(), **values})
 
-    def _drop_old(self) -> None:
-        """Remove the bytes for which no run can ask that resumes some rounds earlier."""
-        kept = {payload_path(self._folder, number) for number in sorted(self._hashes)[-self._keeps :]}
-        for old in payload_paths(self._folder, drafts=True):
-            if old.with_suffix(".bin") not in kept:
-                old.unlink(missing_ok=True)
+    def _payload(self, number: int) -> Path:
+        return self._folder / f"{_BYTES}{number:08d}.bin"
 
-    def _resumed(self) -> Run:
-        """The run to continue; an empty one where it is begun anew."""
-        ledger_file.mend(self._path)
-        run = ledger_file.read(self._path)
-        if not run.rounds:
-            return run
+    def _kept(self) -> list[int]:
+        """The rounds of the releases whose bytes are kept, the latest first."""
+        return sorted({line.round for line in self.lines if line.sha256}, reverse=True)[: self._keeps]
+
+    def _go_on(self, level: str) -> None:
+        """Take up the run of the ledger that is there, if it has charged anything."""
+        _mend(self._path)
+        run = read(self._path)
+        if not run.lines:
+            return
         place = f"the run in {str(self._folder.parent)!r}"
-        if bool(run.charges) != (self._level == "sample"):
+        if bool(run.charges) != (level == "sample"):
             raise CheckpointError(
-                f"{place} was not private at {self._level} level: it cannot go on as that; start one in another --out"
+                f"{place} was not private at {level} level: it cannot go on as that; start one in another --out"
             )
-        made = f"{place} has made {len(run.rounds)} private releases with"
+        made = f"{place} has made {len(run.lines)} private releases with"
         if run.charges:
             made = f"{place} has charged steps of {len(set(run.rounds))} rounds with"
-        if run.data != self._data:
+        if run.data != self.data:
             raise CheckpointError(
                 f"{made} other data than this peer has now (their SHA-256 differs): a run goes on with the data it "
                 "began with; start one on these in another --out"
             )
-        then, here = {"noise": run.noise, **(run.mechanism or {})}, {"noise": SCHEME, **self._mechanism}
+        then, here = ({"noise": one.noise, **(one.mechanism or {})} for one in (run, self))
         if then != here:
             name = next(key for key in [*here, *then] if then.get(key) != here.get(key))
             raise CheckpointError(
@@ -242,7 +299,103 @@ class Ledger:
                 f"cannot change in a run; give --noise-multiplier {then.get('noise_multiplier')} (beside "
                 "--target-epsilon, if it is given) and the other settings it began with"
             )
+        self.lines = run.lines
+
+
+def read(path: Path) -> Run:
+    """Read a ledger; a last line without its end does not count, nor a file without a first line.
+
+    Raises:
+        CheckpointError: It is damaged.
+    """
+    try:
+        lines = [json.loads(line) for line in path.read_bytes().rpartition(b"\n")[0].splitlines()]
+        if not lines:
+            return Run()
+        first = lines[0]
+        run = Run(dict(first["mechanism"]), first["noise"], first["data"], [_parsed(line) for line in lines[1:]])
+        if len({line.charge is None and not line.ended for line in run.lines}) > 1:
+            raise ValueError("some of its lines charge steps and some do not")
         return run
+    except (*_MALFORMED, IsADirectoryError) as error:
+        raise CheckpointError(
+            f"the privacy ledger {str(path)!r} is damaged ({error}): what was released is not known any more; "
+            "restore the file as it was last (an older copy will not do), or start a run in another --out"
+        ) from error
+
+
+def read_or_none(path: Path) -> Run | None:
+    """Read a ledger; None where it is missing or damaged."""
+    try:
+        return read(path)
+    except (OSError, CheckpointError):
+        return None
+
+
+def current(folder: Path) -> Run:
+    """The run whose ledger a privacy folder has; an empty one where it is missing or damaged."""
+    return read_or_none(folder / LEDGER) or Run()
+
+
+def uncharged(folder: Path) -> list[Path]:
+    """Bytes of releases in a privacy folder of which its ledger has no line: it has lost its end, or is lost."""
+    rounds = current(folder).rounds
+    return [path for path in _payloads(folder, ".bin") if int(path.stem.removeprefix(_BYTES)) not in rounds]
+
+
+def append(path: Path, release: Mapping[str, Any]) -> None:
+    """Add a line to a ledger; it is on disk when this returns."""
+    with path.open("ab") as file:
+        _write(file, _line(release))
+
+
+def flush(folder: Path) -> None:
+    """Flush the names of a folder's files to disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _parsed(line: Mapping[str, Any]) -> Line:
+    return Line(
+        int(line["round"]),
+        str(line["sha256"]) if "sha256" in line else None,
+        Charge(**line["charge"]) if "charge" in line else None,
+        line.get("stated") is True,
+        line.get("ended") is True,
+    )
+
+
+def _payloads(folder: Path, *endings: str) -> list[Path]:
+    """The files with bytes of releases, in order of their rounds; drafts end with .part."""
+    return sorted(path for ending in endings for path in folder.glob(f"{_BYTES}{8 * '[0-9]'}{ending}"))
+
+
+def _mend(path: Path) -> None:
+    """Cut off a last line without its end: the process ended before anything of it was sent."""
+    content = path.read_bytes()
+    if torn := len(content.rpartition(b"\n")[2]):
+        with path.open("r+b") as file:
+            file.truncate(len(content) - torn)
+            os.fsync(file.fileno())
+
+
+def _write(file: Any, content: bytes) -> None:
+    """Write to a file; it is on disk when this returns."""
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _line(entry: Mapping[str, Any]) -> bytes:
+    return json.dumps(entry).encode() + b"\n"
+
+
+def _now() -> float:
+    """Seconds since 1970."""
+    return round(time.time(), 3)
 
 
 def _hash(payload: bytes) -> str:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy.noise import Values, grid, noised
-from dpeer.privacy.sampling import check_rate
+from dpeer.privacy.soundness import check_rate
 
 Vector: TypeAlias = NDArray[np.float32]
 Mask: TypeAlias = NDArray[np.bool_]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 ADVICE = {
     "client": "use fewer shared parameters (adapters, or a small body on a frozen public one) or fewer rounds; or "
@@ -16,6 +17,17 @@ ADVICE = {
 def cost(epsilon: float) -> str:
     """An epsilon in few words."""
     return f"epsilon {epsilon:.4g}" if math.isfinite(epsilon) else "epsilon unbounded"
+
+
+def fitting(planned: int, epsilon: Callable[[int], float], budget: float | None) -> int:
+    """The most rounds, but at most so many, whose epsilon is within the budget."""
+    if budget is None or not planned or epsilon(planned) <= budget:
+        return planned
+    low, high = 0, planned
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if epsilon(middle) <= budget else (low, middle)
+    return low
 
 
 def noise_over_drift(ratio: float, peers: int, releases: int) -> float:

@@ -15,8 +15,7 @@ from typing import Any, Literal, get_args
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import accounting
 from dpeer.privacy.accounting import Accountant, Charge
-from dpeer.privacy.gaussian import check_probability
-from dpeer.privacy.sampling import check_rate
+from dpeer.privacy.soundness import check_noise, check_probability, check_rate
 
 Head = Literal["joint", "alternate", "post"]
 Unit = Literal["record", "group"]
@@ -24,9 +23,6 @@ Ascent = Literal["previous", "same-batch"]
 
 _DIGITS = 3
 """Of a noise multiplier that is found for a budget, rounded up; more of them take longer to find."""
-
-SMALLEST = 1e-15
-"""Of a clip norm and a noise multiplier: what follows from them is far from the limits of float32."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +75,7 @@ class SampleGuarantee:
 
     def __post_init__(self) -> None:
         check_rate(self.sampling_rate)
-        for name, value in (("noise-multiplier", self.noise_multiplier), ("clip-norm", self.clip_norm)):
-            if not SMALLEST <= value <= 1.0 / SMALLEST:
-                raise ConfigurationError(
-                    f"--{name} {value:g}: choose a number from {SMALLEST:g} to {1.0 / SMALLEST:g}, for example 1.0"
-                )
+        check_noise(self.noise_multiplier, self.clip_norm)
         check_probability(self.delta)
         if self.head not in get_args(Head):
             raise ConfigurationError(f"--dp-head {self.head}: choose {', '.join(get_args(Head))}")
@@ -145,23 +137,11 @@ class SampleGuarantee:
         """Epsilon at this guarantee's delta after so many rounds."""
         return accounting.total_epsilon(self.charges(rounds), self.delta, accountant)
 
-    def noise_ratio(self, parameters: int, units: int) -> float:
-        """The expected L2 norm of the noise on a batch's mean gradient over the clip norm: sigma sqrt(p) / (q N).
-
-        The sum is divided by q N, the expected size of a batch, and never by its actual size.
-
-        Args:
-            parameters: p, the number of coordinates.
-            units: N, a public or rounded number.
-
-        Raises:
-            ConfigurationError: parameters or units is below 1.
-        """
+    def noise_ratio(self, parameters: int) -> float:
+        """The expected L2 norm of the noise on a batch's mean gradient over the clip norm: sigma sqrt(p) / (q N)."""
         if parameters < 1:
             raise ConfigurationError(f"parameters {parameters}: a body has at least 1")
-        if units < 1:
-            raise ConfigurationError(f"records {units}: a peer has at least 1")
-        return self.noise_multiplier * math.sqrt(parameters) / (self.sampling_rate * units)
+        return self.noise_multiplier * math.sqrt(parameters) / (self.sampling_rate * self.units)
 
     def calibrated(self, epsilon: float, rounds: int, accountant: Accountant | None = None) -> SampleGuarantee:
         """The same guarantee with the least noise of three digits with which so many rounds stay within epsilon.

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from dpeer.exceptions import BudgetTooSmall, ConfigurationError
+from dpeer.exceptions import BudgetTooSmall, ConfigurationError, TaskError
 from dpeer.privacy import accounting
 from dpeer.privacy.accounting import Charge
 from dpeer.privacy.config import PeerData, PrivacyConfig
 from dpeer.privacy.ledger import Ledger
-from dpeer.privacy.outlook import ADVICE, cost, noise_over_drift
+from dpeer.privacy.outlook import ADVICE, cost, fitting, noise_over_drift
 from dpeer.privacy.sample_level import Phase, SampleGuarantee
-from dpeer.privacy.soundness import check_groups, check_records, check_units
+from dpeer.privacy.soundness import check_delta
 
 AT_ONCE = 64
 """The most steps that are charged together: a peer that is stopped has charged at most so many in vain."""
@@ -33,8 +33,6 @@ _AT_HOME = (
     "without noise, so model.safetensors must not be given away"
 )
 """The effect of post where something trains last."""
-
-_GROUPS = "--privacy-unit group protects all records of a patient together"
 
 
 class SampleSession:
@@ -78,11 +76,21 @@ class SampleSession:
         self, config: PrivacyConfig, folder: Path, data: PeerData, *, resume: bool = False, left: int | None = None
     ) -> None:
         asked = config.settings
-        check_groups(asked.privacy_unit, data.groups, config.task)
+        if asked.privacy_unit == "group" and data.groups is None:
+            raise TaskError(
+                f"--privacy-unit group: task {config.task!r} does not say whose each record is; name the column with "
+                '--task-option group=COLUMN (or kind = "group" in a schema), or give the Task its `groups`'
+            )
         self.groups = np.asarray(data.groups) if asked.privacy_unit == "group" else None
         self._units = data.records if self.groups is None else len(np.unique(self.groups))
-        check_records(asked.records, self._units, asked.privacy_unit, own=data.own)
-        self._check_units(config)
+        if data.own and asked.records is None:
+            raise ConfigurationError(
+                f"--privacy sample with data of this peer's own: --records N must be given, for one "
+                f"{asked.privacy_unit} more can change a count, however it is rounded, and with it the noise and the "
+                f"number of steps, which neighbors see; give about how many {asked.privacy_unit}s it trains with (it "
+                f"has {self._units}): a plain number that everybody may know, and that stays when some more come"
+            )
+        self._warning = self._warned(config)
         self._config, self._folder, self._data, self._resume = config, folder, data, resume
         self.budget, self.planned = asked.target_epsilon, config.rounds if left is None else left
         self.rate = config.sampling_rate(self._units)
@@ -118,10 +126,14 @@ class SampleSession:
             self._folder, guarantee.mechanism, level="sample", resume=self._resume, data=self._data.digest
         )  # fmt: skip
         self.ended = self.ledger.ended
-        self.rounds = self._fitting(self.planned)
+        self.rounds = 0 if self.ended else fitting(self.planned, self.epsilon, self.budget)
         self._vetted = _by_noise([*self.ledger.charges, *guarantee.charges(self.rounds)])
         if self.planned and not self.rounds and not self.ledger.charges:
-            raise BudgetTooSmall(self._too_small())
+            raise BudgetTooSmall(
+                f"--target-epsilon {self.budget:g} allows not even one round with --noise-multiplier "
+                f"{guarantee.noise_multiplier:g}: one costs {self.epsilon(1):.3g}; leave --noise-multiplier out and "
+                "the noise follows from the budget"
+            )
 
     def begin(self) -> None:
         """Begin a new run; the first charge begins its ledger."""
@@ -190,36 +202,21 @@ class SampleSession:
     def _epsilon(self, further: Iterable[Charge]) -> float:
         return accounting.total_epsilon([*self.ledger.charges, *further], self.guarantee.delta)
 
-    def _fitting(self, rounds: int) -> int:
-        if self.budget is None or self.ended:
-            return 0 if self.ended else rounds
-        if not rounds or self.epsilon(rounds) <= self.budget:
-            return rounds
-        low, high = 0, rounds
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.epsilon(middle) <= self.budget else (low, middle)
-        return low
-
-    def _check_units(self, config: PrivacyConfig) -> str | None:
-        asked = config.settings
-        return check_units(
-            asked.records, self._units, asked.privacy_unit, config.sample_delta(self._units), asked.delta
-        )
-
-    def _too_small(self) -> str:
-        return (
-            f"--target-epsilon {self.budget:g} allows not even one round with --noise-multiplier "
-            f"{self.guarantee.noise_multiplier:g}: one costs {self.epsilon(1):.3g}; leave --noise-multiplier out and "
-            "the noise follows from the budget"
-        )
+    def _warned(self, config: PrivacyConfig) -> str | None:
+        """A warning about a setting that does not suit this peer's own number of units; None if all do."""
+        asked, units, unit = config.settings, self._units, config.settings.privacy_unit
+        # By default delta is near enough to 1 / (10 N); the N that is given may be far off.
+        told = asked.delta is not None or asked.records is not None
+        warning = check_delta(config.sample_delta(units), units, unit) if told else None
+        if asked.records is not None and not 0.5 <= asked.records / units <= 2:
+            return (
+                f"--records {asked.records}: this peer has {units} {unit}s; what is promised holds, but its steps are "
+                f"{units / asked.records:.3g} times as long as they would be"
+            )
+        return warning
 
     def spent(self) -> dict[str, Any]:
-        """The costs so far, for the peer's own files.
-
-        Returns:
-            Plain JSON values, but that an epsilon beyond computing is infinite.
-        """
+        """The costs so far, for the peer's own files: JSON values, but that an epsilon beyond computing is infinite."""
         guarantee = self.guarantee
         try:
             epsilon = self.epsilon()
@@ -249,7 +246,10 @@ class SampleSession:
             f"privacy of {m.words}: {cost(self.epsilon(rounds))} at delta {m.delta:.3g} after {steps:,} "
             f"steps ({a_round:,} a round, noise multiplier {m.noise_multiplier:.10g}, clip norm {m.clip_norm:g}, "
             f"sampling rate {m.sampling_rate:.4g}, about {m.units:,} {m.unit}s)",
-            self._patient_note(),
+            "a patient, or another group, is protected by this however many records the group has"
+            if m.unit == "group"
+            else "one record is protected, not one patient: --privacy-unit group protects all records of a patient "
+            "together",
             f"--dp-head {m.head}: {_AT_HOME if self.at_home else _HEADS[m.head]}",
         ]
         if self.ended:
@@ -260,8 +260,8 @@ class SampleSession:
                 f"the budget of epsilon {self.budget:g} allows {rounds:,} {more}rounds: from then on the last body is "
                 "sent again" + (", and the head goes on training at home" if self.at_home else "")
             )
-        if warning := self._check_units(config):
-            lines.append(warning)
+        if self._warning is not None:
+            lines.append(self._warning)
         if config.settings.records is None and config.algorithm != "local":
             lines.append(
                 f"--records is not given, so N is this peer's own number of {m.unit}s, rounded to {m.units:,}: where "
@@ -269,7 +269,7 @@ class SampleSession:
                 "mean"
             )
         # A step moves the model by the mean of clipped gradients, so by at most C, as a release does at client level.
-        ratio = m.noise_ratio(parameters, m.units)
+        ratio = m.noise_ratio(parameters)
         lines.append(
             f"the noise of a step is {ratio:,.4g} times as long as the longest mean of a batch's clipped gradients "
             f"({parameters:,} parameters, {m.sampling_rate * m.units:,.4g} {m.unit}s a batch)"
@@ -277,13 +277,6 @@ class SampleSession:
         if noise_over_drift(ratio, config.size, a_round * rounds) > 1:
             lines.append(f"training cannot survive this noise: {ADVICE['sample']}")
         return lines
-
-    def _patient_note(self) -> str:
-        """A note on the protection of a patient with several records."""
-        m = self.guarantee
-        if m.unit == "group":
-            return "a patient, or another group, is protected by this however many records the group has"
-        return f"one record is protected, not one patient: {_GROUPS}"
 
 
 def _by_noise(charged: Iterable[Charge]) -> dict[float, int]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy.randomness import Keystream
+from dpeer.privacy.soundness import check_rate
 
 Indices = NDArray[np.int64]
 
@@ -57,13 +58,3 @@ class Poisson:
         finally:
             stream.forget()
         return np.concatenate(drawn).astype(np.int64, copy=False)
-
-
-def check_rate(rate: float) -> None:
-    """Refuse a sampling rate that is no probability above 0.
-
-    Raises:
-        ConfigurationError: It is not.
-    """
-    if not 0.0 < rate <= 1.0:
-        raise ConfigurationError(f"--sampling-rate {rate:g}: choose one above 0 and at most 1, for example 0.05")

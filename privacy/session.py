@@ -1,20 +1,21 @@
-"""Privacy session of a peer: `open` returns a client-level, sample-level or noiseless one; the last is defined here."""
+"""Opens the privacy session of a peer: a client-level, sample-level or noiseless one; the last is defined here."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from dpeer.exceptions import CheckpointError
-from dpeer.privacy.client_session import ClientSession
+from dpeer.exceptions import CheckpointError, ConfigurationError
+from dpeer.privacy.client_level import ClientSession
 from dpeer.privacy.config import PeerData, PrivacyConfig
-from dpeer.privacy.ledger import Ledger
-from dpeer.privacy.ledger_file import current
+from dpeer.privacy.ledger import Ledger, current
 from dpeer.privacy.mechanism import Sparsifier
 from dpeer.privacy.sample_session import SampleSession
-from dpeer.privacy.soundness import check_found
+
+_LISTED = 20
+"""The most names found in data that an error lists."""
 
 
 class NoiselessSession:
@@ -61,7 +62,7 @@ def open(  # noqa: A001 - called as privacy.open
         if resume:
             _refuse_without(folder)
         return NoiselessSession()
-    check_found(config.task, data.found, asked.privacy)
+    _check_found(config, data.found)
     if guarantee is None:
         return SampleSession(config, folder, data, resume=resume, left=left)
     ledger = Ledger(
@@ -75,16 +76,31 @@ def open(  # noqa: A001 - called as privacy.open
     )  # fmt: skip
 
 
+def _check_found(config: PrivacyConfig, found: Mapping[str, Sequence[str]]) -> None:
+    """Refuse options that were found in the peer's data: neighbors learn only settings and noised values."""
+    if found:
+        options = " ".join(f"--task-option {option}={_listed(names)}" for option, names in found.items())
+        raise ConfigurationError(
+            f"--privacy {config.settings.privacy} with task {config.task!r}: {' and '.join(found)} must be given, "
+            "alike on all peers, for neighbors get to know them and must not learn them from the data; this peer's "
+            f"data show {options} (name all that there can be)"
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ",".join(names[:_LISTED])
+    return shown if len(names) <= _LISTED else f"{shown},... ({len(names)} in all)"
+
+
 def _refuse_without(folder: Path) -> None:
     """Refuse to continue a private run without privacy."""
-    run, place = current(folder), f"the run in {str(folder.parent)!r}"
+    run, level = current(folder), ""
     if run.steps:
+        level, done = "sample", f"charged {run.steps} private steps"
+    elif run.releases:
+        level, done = "client", f"made {run.releases} private releases"
+    if level:
         raise CheckpointError(
-            f"{place} has charged {run.steps} private steps: go on with its --privacy sample, or start a run in "
-            "another --out"
-        )
-    if run.releases:
-        raise CheckpointError(
-            f"{place} has made {run.releases} private releases: go on with its --privacy client, or start a run in "
+            f"the run in {str(folder.parent)!r} has {done}: go on with its --privacy {level}, or start a run in "
             "another --out"
         )

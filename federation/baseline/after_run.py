@@ -24,7 +24,7 @@ from dpeer.federation.summary import renew
 from dpeer.peer import checkpoint
 from dpeer.peer.core.wire import federation_id
 from dpeer.peer.member_files import read_lists
-from dpeer.privacy.ledger_file import FOLDER, current
+from dpeer.privacy.ledger import FOLDER, current
 from dpeer.results.effect import FEWEST_ROWS, Effect, effect_of
 from dpeer.results.files import METRICS, MODEL, SUMMARY, read_rows, write_json, write_rows
 from dpeer.results.run_folders import read_object, read_peer_summary

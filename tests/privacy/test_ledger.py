@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import CheckpointError
-from dpeer.privacy import Charge, Ledger, ledger_file
+from dpeer.privacy import Charge, Ledger
+from dpeer.privacy import ledger as ledger_module
 from dpeer.privacy.noise import SCHEME
 
 M = {"noise_multiplier": 2.0, "clip_norm": 0.5}
@@ -81,7 +82,7 @@ def test_a_disk_without_room_for_the_bytes_charges_nothing_and_another_process_m
     ledger = Ledger(tmp_path, M, resume=False)
     ledger.release(3, lambda: b"before")
     with monkeypatch.context() as patch:
-        patch.setattr(ledger_file, "append", refuses)
+        patch.setattr(ledger_module, "append", refuses)
         with pytest.raises(OSError, match="full"):
             ledger.release(4, lambda: b"body")
     again = Ledger(tmp_path, M, resume=True)
@@ -232,7 +233,7 @@ def test_a_line_without_its_end_was_never_acted_upon(tmp_path: Path, level: Any,
     ],
 )  # fmt: skip
 def test_a_line_that_cannot_be_counted_is_damage_of_the_named_file(tmp_path: Path, level: Any, content: str) -> None:
-    header = json.dumps(ledger_file.header(SAMPLE, "a"))
+    header = json.dumps({"mechanism": SAMPLE, "noise": SCHEME, "data": "a", "time": 0.5})
     (tmp_path / "ledger.jsonl").write_text(content.replace("HEADER", header))
     with pytest.raises(CheckpointError):
         opened(level, tmp_path, resume=True)
@@ -245,7 +246,7 @@ def test_a_disk_that_refuses_may_have_taken_the_line(tmp_path: Path, monkeypatch
     def full(path: Path, line: object) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(ledger_file, "append", full)
+    monkeypatch.setattr(ledger_module, "append", full)
     with pytest.raises(OSError, match="full"):
         ledger.charge(1, STEPS)
     assert ledger.charges == (STEPS, STEPS)

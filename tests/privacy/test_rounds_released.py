@@ -42,7 +42,7 @@ def test_stated_rounds_that_have_no_line_get_one_once(tmp_path: Path) -> None:
         again.charge_stated([1, 2, 3])
         assert lines(tmp_path) == [(0, False), (1, False), (2, True), (3, True)]
         assert again.ledger.releases == 4
-        assert again.epsilon(4) == again.spent()["epsilon"]
+        assert PLEDGE.epsilon(4) == again.spent()["epsilon"]
     again.charge_stated([4])
     assert lines(tmp_path)[-1] == (4, True), "another disk was lost"
 

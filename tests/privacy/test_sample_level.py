@@ -42,7 +42,7 @@ def test_calibrated_noise_lasts_the_rounds_that_it_was_made_for() -> None:
 @pytest.mark.slow
 def test_eight_hospitals_with_two_thousand_patients() -> None:
     # 60,000 parameters, 400 steps, epsilon 8: the noise left over the longest way is 0.04; at client level it is 87.
-    found = SampleGuarantee(0.05, 1.0, 1.0, 1e-5, phases_of(20)).calibrated(8.0, 20)
-    ratio = found.noise_ratio(60_000, 2000)
+    found = SampleGuarantee(0.05, 1.0, 1.0, 1e-5, phases_of(20), units=2000).calibrated(8.0, 20)
+    ratio = found.noise_ratio(60_000)
     assert ratio == pytest.approx(found.noise_multiplier * math.sqrt(60_000) / 100)
     assert noise_over_drift(ratio, 8, 400) == pytest.approx(0.04, abs=0.005)

@@ -19,7 +19,7 @@ from dpeer.training.dpsgd.gradient_factors import (
 )
 from dpeer.training.dpsgd.stable_matmul import MULTIPLE, product
 
-Compute = Callable[[Any, Tensor, Tensor], Mapping[str, ParameterGradients]]
+GradientsOf = Callable[[Any, Tensor, Tensor], Mapping[str, ParameterGradients]]
 """From a layer, its input and the gradient of its output (examples first) to its parameters' gradients by name."""
 
 
@@ -32,7 +32,7 @@ class LayerRule:
         any_dims: Whether it takes any dimensions between that of the examples and those of the layer.
     """
 
-    compute: Compute
+    compute: GradientsOf
     any_dims: bool
 
     def __call__(self, layer: nn.Module, x: Tensor, g: Tensor, examples: int) -> Mapping[str, ParameterGradients]:
@@ -57,7 +57,7 @@ class LayerRule:
 _RULES: dict[str, LayerRule] = {}
 
 
-def register(*kinds: type[nn.Module] | str, any_dims: bool = False) -> Callable[[Compute], Compute]:
+def register(*kinds: type[nn.Module] | str, any_dims: bool = False) -> Callable[[GradientsOf], GradientsOf]:
     """Decorator that registers the rule of layer types.
 
     Args:
@@ -66,7 +66,7 @@ def register(*kinds: type[nn.Module] | str, any_dims: bool = False) -> Callable[
         any_dims: See `LayerRule`.
     """
 
-    def registered(compute: Compute) -> Compute:
+    def registered(compute: GradientsOf) -> GradientsOf:
         for kind in kinds:
             _RULES[kind if isinstance(kind, str) else _name(kind)] = LayerRule(compute, any_dims)
         return compute
