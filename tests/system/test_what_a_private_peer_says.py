@@ -184,8 +184,8 @@ def test_classes_and_columns_are_not_taken_from_private_data(simulate, tmp_path,
     assert f"--task-option {missing}=" in line
 
 
-def test_the_page_about_privacy_has_every_message_and_field():
-    page = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
+def test_a_page_has_every_message_and_field_of_a_private_peer():
+    page = (Path(__file__).parents[2] / "docs" / "wire.md").read_text(encoding="utf-8")
     (section,) = re.findall(r"^## Messages of a private peer$(.*?)^## ", page, flags=re.DOTALL | re.MULTILINE)
     documented: dict[str, str] = {}
     kind = ""
