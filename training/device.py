@@ -190,18 +190,6 @@ def mapped(value: Any, change: Callable[[Tensor], Tensor], rest: Callable[[Any],
     return rest(value)
 
 
-def tensors_of(value: Any) -> list[Tensor]:
-    """The tensors in a structure that `mapped` knows, in its order."""
-    found: list[Tensor] = []
-
-    def note(tensor: Tensor) -> Tensor:
-        found.append(tensor)
-        return tensor
-
-    mapped(value, note)
-    return found
-
-
 def keeps_small_numbers() -> bool:
     """Whether this thread computes with numbers as small as any; user code may have it take them for zero."""
     return _SMALL * 1.0 > 0.0

@@ -17,7 +17,6 @@ from dpeer.exceptions import TaskError, describe
 from dpeer.training import build_learner
 from dpeer.training.device import HOST, Compute
 from dpeer.training.evaluation import Evaluation
-from dpeer.training.learner import TorchLearner
 from dpeer.training.per_row_metrics import Rows
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.step_pace import StepPace, Timed
@@ -76,6 +75,7 @@ class LocalBaseline:
         rounds: How many rounds it trains, if those are fewer than were planned.
 
     Attributes:
+        learner: The model, the card of that, and with ``keep="best"`` the loss that has chosen it.
         epochs: Passes over the data in a round.
         completed: The number of rounds that it has completed.
         rounds: The number of rounds in all.
@@ -103,11 +103,11 @@ class LocalBaseline:
         self._finished = False
         self._keeps_best, self._every = keep == "best", evaluate_every
         self._steps = _Stoppable(compute)
-        self._learner = build_learner(
+        self.learner = build_learner(
             task, "local", h.model_copy(update=changes), rank=rank, seed=seed, keep=keep,
             evaluate_on=evaluate_on, compute=compute, pace=self._steps,
         )  # fmt: skip
-        an_epoch = math.ceil(self._learner.about.samples / h.batch_size)
+        an_epoch = math.ceil(self.learner.about.samples / h.batch_size)
         self._a_round = changes.get("local_steps") or self.epochs * an_epoch
         self.steps = self._a_round * sum(takes_part(number) for number in range(self.rounds))
 
@@ -135,14 +135,14 @@ class LocalBaseline:
         self._steps.enough = enough
         number = self.completed
         if not self._takes_part(number):
-            self._learner.sit_out(number)
+            self.learner.sit_out(number)
         else:
             try:
-                self._learner.train(number)
+                self.learner.train(number)
             except _GivenUp:
                 return False
         if self._keeps_best and ((number + 1) % self._every == 0 or number == self.rounds - 1):
-            self._learner.evaluate()
+            self.learner.evaluate()
         self.completed += 1
         return True
 
@@ -152,7 +152,7 @@ class LocalBaseline:
         Raises:
             OSError: The folder cannot be written.
         """
-        self._learner.save(directory)
+        self.learner.save(directory)
 
     def load(self, directory: Path, completed: int) -> None:
         """Go on from the state that `save` left after so many rounds.
@@ -160,19 +160,10 @@ class LocalBaseline:
         Raises:
             CheckpointError: The files are missing, damaged, or of another run, task or algorithm.
         """
-        self._learner.load(directory)
+        self.learner.load(directory)
         self.completed = completed
         steps = self.steps // max(1, sum(map(self._takes_part, range(self.rounds))))
         self._steps.made = steps * sum(map(self._takes_part, range(completed)))
-
-    @property
-    def compute(self) -> Compute:
-        """The device, precision and memory layout that it is trained with."""
-        return self._learner.about.compute
-
-    def constant_loss(self) -> float | None:
-        """See `TorchLearner.constant_loss`."""
-        return self._learner.constant_loss()
 
     def rows(self) -> tuple[Evaluation, Rows | None]:
         """See `TorchLearner.rows`; of the rounds so far, and finished as the peer's own model is after the last.
@@ -181,7 +172,7 @@ class LocalBaseline:
             TaskError: The task's model, loss, metrics or data raised.
         """
         self.finish()
-        return self._learner.rows()
+        return self.learner.rows()
 
     def finish(self) -> None:
         """Finish the model as the peer's own is, if all rounds are trained; a second call does nothing.
@@ -190,13 +181,8 @@ class LocalBaseline:
             TaskError: The task's model, loss, metrics or data raised.
         """
         if self.done and not self._finished:
-            self._learner.fine_tune(self.rounds - 1)
+            self.learner.fine_tune(self.rounds - 1)
             self._finished = True
-
-    @property
-    def learner(self) -> TorchLearner:
-        """Its learner: the model, the card of that, and with ``keep="best"`` the loss that has chosen it."""
-        return self._learner
 
 
 def local_budget(h: Hyperparameters, gradients: float) -> dict[str, Any]:

@@ -42,7 +42,6 @@ class Purpose(IntEnum):
     SPARSIFY = 9
     MIXED = 10
     START = 11
-    SIT_OUT = 12
     SAVE = 13
     LOAD = 14
     WRITE = 15

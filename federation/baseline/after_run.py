@@ -272,13 +272,13 @@ def _joined(
         return {**known, "why": None}, rows[1]
     module = load_model(folder).module
     assert beside.baseline is not None, "trained"
-    compute = beside.baseline.compute
+    compute = beside.baseline.learner.about.compute
     module.to(compute.device)
     found, own = ModelSelection(replace(task, model=module, lora=None), "last", on, compute).rows()
     if own is None:
         raise TaskError(f"{str(folder)!r}: the task's figures are no means over its rows, which a comparison needs")
     write_rows(folder, own.measure, own.values)
-    entry = figures_of(found, own, summary, beside.baseline.constant_loss)
+    entry = figures_of(found, own, summary, beside.baseline.learner.constant_loss)
     return entry | {"on": on, "rounds_mixed": summary.get("rounds_mixed")}, own.values
 
 

@@ -21,9 +21,6 @@ from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer
 
-_BUILT_IN = "dpeer."
-
-
 PLUGIN = plugins.Kind(
     "algorithm",
     "class",
@@ -112,7 +109,7 @@ def new_algorithm(algorithm: type[Algorithm], options: Mapping[str, Any] | Any) 
 
 def is_built_in(code: type[Algorithm] | Callable[..., Any]) -> bool:
     """Whether a class or a function is one of dpeer's own."""
-    return code.__module__.startswith(_BUILT_IN)
+    return code.__module__.startswith("dpeer.")
 
 
 def predictor_of(algorithm: Algorithm, peer: Trainer) -> Tensor | None:
