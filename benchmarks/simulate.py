@@ -5,8 +5,8 @@
 Three ways, interleaved in every repetition:
 
     in turn      a plain loop without event loop, messages or checkpoints: train every peer, mix, evaluate
-    1 worker     dpeer simulate --workers 1
-    N workers    dpeer simulate --workers N
+    1 worker     dpeer simulate --threads 1
+    N workers    dpeer simulate --threads N
 
 Data are random images (3, 32, 32), equally many for all peers (500, as when a hundred share CIFAR-10), in minibatches
 of 128 as in the papers. Time is that of the rounds, without reading and dividing data. Memory that is freed stays in
@@ -106,7 +106,7 @@ def simulated(run: Run, workers: int) -> tuple[float, str]:
         settings = Settings(
             size=run.size, topology="ring", task=f"{__file__}:task", algorithm="dfedmdc", rounds=run.rounds,
             task_options={"model": run.model, "samples": run.samples}, batch_size=BATCH, body_epochs=BODY_EPOCHS,
-            workers=workers, out=out, finish="none", alone="never", grad_clip=0.0,
+            threads=workers, out=out, finish="none", alone="never", grad_clip=0.0,
         )  # fmt: skip
         simulate(settings)
         peers = [read_peer_summary(rank_folder(out, rank)) for rank in range(run.size)]

@@ -12,7 +12,7 @@ from dpeer.cli.click_from_setting import Time
 from dpeer.cli.options import GroupedCommand, GroupedOption, members_option, resume_or_start_option, run_options
 from dpeer.cli.terminal import one_line
 from dpeer.federation.findings import Finding, Findings, Level
-from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings
+from dpeer.federation.run_settings import FaultSettings
 from dpeer.federation.settings import option_names
 from dpeer.federation.site_check import Asked, check_site
 from dpeer.results.units import read_duration, read_rate
@@ -50,7 +50,7 @@ _WIDTH = 14
 @click.option("--json", "as_json", is_flag=True, cls=GroupedOption, group="The check", help="Print JSON.")
 @members_option
 @resume_or_start_option
-@run_options(*option_names(SimulationSettings, LauncherSettings, FaultSettings), listed=False)
+@run_options(*option_names(FaultSettings), listed=False)
 def check(
     rank: str,
     connect: bool,

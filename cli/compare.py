@@ -21,10 +21,8 @@ from dpeer.cli.tables import plain_table
 from dpeer.experiments.launchers import LAUNCHERS, find_launcher
 from dpeer.federation.run_settings import (
     AloneSettings,
-    LauncherSettings,
     LogSettings,
     NetworkSettings,
-    SimulationSettings,
     ThreadSettings,
 )
 from dpeer.federation.settings import option_names
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
     from dpeer.experiments.comparison import Compared
     from dpeer.experiments.tables import Table
 
-_NOT_HERE = (LogSettings, AloneSettings, ThreadSettings, NetworkSettings, LauncherSettings, SimulationSettings)
+_NOT_HERE = (LogSettings, AloneSettings, ThreadSettings, NetworkSettings)
 
 _OURS = ("topology", "partition", "algorithm", "seed", "validation", "evaluate_on", "keep", "out")
 """Settings that have an option of their own here, or none."""

@@ -11,13 +11,11 @@ from dpeer.cli.options import GroupedCommand, GroupedOption, setting_options
 from dpeer.federation.config import DEFAULT_FILE
 from dpeer.federation.hosts_file import read_hosts
 from dpeer.federation.new_federation import KEYS, plan, write
-from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings, SpeedSettings
+from dpeer.federation.run_settings import FaultSettings, SpeedSettings
 from dpeer.federation.settings import default_of, option_names
 
 _LEFT_OUT = (*SpeedSettings.model_fields, "secret", "insecure", "rank")
-_SETTINGS = tuple(
-    name for name in option_names(SimulationSettings, LauncherSettings, FaultSettings) if name not in _LEFT_OUT
-)
+_SETTINGS = tuple(name for name in option_names(FaultSettings) if name not in _LEFT_OUT)
 
 
 @click.command(cls=GroupedCommand, short_help="Write a federation file and keys.")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 from rich.console import Console
@@ -16,18 +17,19 @@ from dpeer.cli.terminal import Terminal
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
 from dpeer.federation.folders import forget_releases
-from dpeer.federation.run import OpenView, check_converged, cluster
+from dpeer.federation.run import OpenView, Result, check_converged
 from dpeer.federation.settings import Settings, as_run, check_own_data
 from dpeer.federation.summary import add_comparison
 from dpeer.results.files import finite
 from dpeer.simulation.run import simulate
 
-Mode = Literal["cluster", "simulate"]
+Run = Callable[..., Result]
+"""`dpeer.federation.run.cluster`, or `dpeer.simulation.run.simulate`."""
 
 
 def local_run(
-    mode: Mode, *, federation: Path | None, baseline: str | None, as_json: bool, resume: bool, overwrite: bool,
-    **flags: Any,
+    run_all: Run, mode: str, *, federation: Path | None, baseline: str | None, as_json: bool, resume: bool,
+    overwrite: bool, **flags: Any,
 ) -> int:  # fmt: skip
     """Run a federation, then its baseline if one is asked for, and print how they compare; returns the exit code.
 
@@ -60,14 +62,14 @@ def local_run(
         if file := config.source(federation):
             terminal.say(f"settings from {file}")
         began: dict[str, Any] = {"resume": resume, "overwrite": overwrite}
-        return _run(mode, settings, terminal, baseline, as_json=as_json, began=began)
+        return _run(run_all, mode, settings, terminal, baseline, as_json=as_json, began=began)
 
 
 def _run(
-    mode: Mode, settings: Settings, terminal: Terminal, baseline: str | None, *, as_json: bool, began: dict[str, Any]
+    run_all: Run, mode: str, settings: Settings, terminal: Terminal, baseline: str | None, *, as_json: bool,
+    began: dict[str, Any],
 ) -> int:  # fmt: skip
     with ended_at_once():
-        run_all = cluster if mode == "cluster" else simulate
         view = _opened(terminal, mode, settings)
         result = run_all(settings, **began, open_view=view)
     if result.failure is not None:
@@ -114,6 +116,6 @@ def _baseline(settings: Settings, algorithm: str) -> Settings:
     return settings.model_copy(update={"algorithm": algorithm, "out": out, "alone": "never"})
 
 
-def _opened(terminal: Terminal, mode: Mode, settings: Settings) -> OpenView:
+def _opened(terminal: Terminal, mode: str, settings: Settings) -> OpenView:
     title = f"{mode}: {settings.size} peers, {settings.topology}, {settings.algorithm} on {settings.task}"
     return lambda: open_view(terminal, settings.size, settings.rounds, title)

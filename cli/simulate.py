@@ -8,12 +8,13 @@ import click
 
 from dpeer.cli.local_run import local_run
 from dpeer.cli.options import GroupedCommand, baseline_option, json_summary_option, run_options
-from dpeer.federation.run_settings import LauncherSettings, NetworkSettings, ThreadSettings
+from dpeer.federation.run_settings import NetworkSettings
 from dpeer.federation.settings import option_names
+from dpeer.simulation.run import simulate as run_simulation
 
 
 @click.command(cls=GroupedCommand)
-@run_options(*option_names(ThreadSettings, NetworkSettings, LauncherSettings), "dead_after", "deadline")
+@run_options(*option_names(NetworkSettings), "dead_after", "deadline")
 @baseline_option
 @json_summary_option
 def simulate(**given: Any) -> int:
@@ -21,4 +22,4 @@ def simulate(**given: Any) -> int:
 
     This is for experiments. One thread per core trains the peers.
     """
-    return local_run("simulate", **given)
+    return local_run(run_simulation, "simulate", **given)

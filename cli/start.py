@@ -25,7 +25,7 @@ from dpeer.cli.terminal import Terminal
 from dpeer.exceptions import Diverged
 from dpeer.federation import addresses, config, folders, keys, rank_lock, trackers
 from dpeer.federation.folders import refuse_faults
-from dpeer.federation.run_settings import FaultSettings, LauncherSettings, SimulationSettings
+from dpeer.federation.run_settings import FaultSettings
 from dpeer.federation.scheduler_rank import ENVIRONMENT, own_rank, source
 from dpeer.federation.serve_address import read_serve
 from dpeer.federation.settings import Settings, as_run, option_names
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @members_option
 @resume_or_start_option
-@run_options(*option_names(SimulationSettings, LauncherSettings, FaultSettings))
+@run_options(*option_names(FaultSettings))
 @json_summary_option
 def start(
     rank: str,

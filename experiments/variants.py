@@ -12,7 +12,6 @@ from dpeer.federation.run_settings import (
     LogSettings,
     MeasureSettings,
     NetworkSettings,
-    SimulationSettings,
     ThreadSettings,
 )
 from dpeer.federation.settings import Settings, option_names
@@ -28,7 +27,7 @@ RESERVED: Mapping[str, str] = {
     "seed": "repetitions are given by --seeds",
     "out": "every run has a folder of its own in --out",
     "rank": "all peers of a comparison are set alike",
-    "workers": "--jobs sets the number of runs at a time",
+    "threads": "--jobs sets the number of runs at a time",
     "evaluate_on": "a comparison measures on test data, and chooses by --grid on validation data",
     "keep": "the tables are of the last rounds, never of the best one",
     "validation": "a share is held out only where --grid chooses: give it as --validation, or in [compare]",
@@ -38,7 +37,7 @@ RESERVED: Mapping[str, str] = {
 DATA = ("size", *names(TaskSettings), "partition", "test_split")
 """Settings that decide the peers and their data: rows that differ in one cannot be paired."""
 
-_ONE_FOR_ALL = (MeasureSettings, LogSettings, ThreadSettings, NetworkSettings, SimulationSettings)
+_ONE_FOR_ALL = (MeasureSettings, LogSettings, ThreadSettings, NetworkSettings)
 _OF_A_ROW = tuple(name for name in option_names(*_ONE_FOR_ALL) if name not in (*RESERVED, *DATA, "rounds"))
 
 

@@ -14,10 +14,9 @@ from dpeer.training.lora import FORM
 
 _EXPECTED = {
     "device": "auto, cpu, cuda or cuda:N",
-    "finish": "none, head:E or all:E, for example head:5",
     "robust": "none, clip, clip:TAU, trimmed-mean:F or median, for example trimmed-mean:1",
     "lora": FORM,
-    "lr_schedule": "exponential, step:N or cosine, for example step:10",
+    "lr_schedule": "exponential, step:N or cosine, perhaps with +warmup:N, for example step:10",
     "deadline": "a number of seconds, auto or never",
     "quorum": "majority, any, or a number of ranks, more than half of all",
     "log_to": "tensorboard, mlflow or wandb, or a list of them",

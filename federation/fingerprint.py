@@ -21,7 +21,7 @@ from dpeer.training.settings import OptionSettings
 _FIRST = ("size", "algorithm", "rounds", "seed")
 _ELSEWHERE = {*_FIRST, *PrivacySettings.model_fields, *OptionSettings.model_fields}
 _ONLY_IF_SET = (
-    "lora", "lr_schedule", "warmup", "optimizer", "robust", "quorum", "participation_mode", "operators", "signers",
+    "lora", "lr_schedule", "optimizer", "robust", "quorum", "participation_mode", "operators", "signers",
     "name",
 )  # fmt: skip
 """Settings that the fingerprint has only where they differ from their defaults."""

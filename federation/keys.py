@@ -94,11 +94,6 @@ def keyring(network: NetworkPart, size: int, rank: int) -> Keyring | None:
     Raises:
         ConfigurationError: the secret is missing, cannot be used, or is not this rank's.
     """
-    if network.encrypt:
-        raise ConfigurationError(
-            "encrypt = true is for dpeer cluster, which makes keys for all ranks itself: list the key of every rank in "
-            "the federation file instead (dpeer keygen)"
-        )
     listed = public_keys(network, size)
     found = own_secret(network.secret)
     if not listed:

@@ -67,12 +67,13 @@ class Launcher:
         view: View,
         *,
         resume: bool,
+        encrypt: bool = False,
     ) -> None:
         self.first_failure: Member | None = None
         self._settings = settings
         self._view = view
         self._resume = resume
-        self._keyrings = keyrings(settings.size) if settings.encrypt else [None] * settings.size
+        self._keyrings = keyrings(settings.size) if encrypt else [None] * settings.size
         self._members: list[Member] = []
         self._stopping = False
         self._connected: set[int] = set()

@@ -18,7 +18,7 @@ _ALWAYS = ("body_lr", "lr_decay", "momentum", "grad_clip", "body_epochs", "batch
 _LARGE = 20.0
 """Inputs of a table beyond this are most likely not scaled."""
 _IF_SET = (
-    "optimizer", "lr_schedule", "warmup", "weight_decay", "local_steps", "compress", "participation",
+    "optimizer", "lr_schedule", "weight_decay", "local_steps", "compress", "participation",
     "participation_mode", "robust", "max_norm",
 )  # fmt: skip
 _FEW_ROWS = 10
@@ -88,8 +88,6 @@ def notes(
     unused = {name for other in ALGORITHMS.values() for name in settings_of(other)} - {*settings_of(algorithm)}
     if not learner.about.shares:
         unused |= {"compress", "robust", "max_norm"}
-    if settings["finish"] == "none" and "finish_lr" in chosen:
-        lines.append(f"{_value('finish_lr', settings)} has no effect with finish none")
     no_effect = sorted(unused & {*chosen})
     return [*lines, *(f"{_value(name, settings)} has no effect with {settings['algorithm']}" for name in no_effect)]
 

@@ -173,7 +173,7 @@ PRESETS: Mapping[str, Preset] = {
     "paper-fedbabu": Preset(
         {
             "algorithm": "fedbabu", "body_lr": 0.1, "lr_decay": 1.0, "momentum": 0.9, "body_epochs": 4,
-            "batch_size": 50, "grad_clip": None, "finish": "all:5", "finish_lr": 0.1,
+            "batch_size": 50, "grad_clip": None, "finish": "all:5,0.1",
         },
         "FedBABU's published scripts with 80 rounds; its steps of the learning rate (x0.1 at half and three quarters "
         "of the run) cannot be had, so the rate is constant, and that of the fine-tuning too",

@@ -96,13 +96,17 @@ def cluster(
     *,
     resume: bool = False,
     overwrite: bool = False,
+    encrypt: bool = False,
     open_view: OpenView = Silent,
     drive: Drive = drive_by_signals,
 ) -> Result:
-    """Run all peers of a federation on this machine, each in a process of its own; see `run_federation`."""
+    """Run all peers of a federation on this machine, each in a process of its own; see `run_federation`.
+
+    With `encrypt` they have keys that are made for this run.
+    """
     refuse_faults(settings, resume=resume)
     return run_federation(
-        settings, lambda view: Launcher(settings, view, resume=resume),
+        settings, lambda view: Launcher(settings, view, resume=resume, encrypt=encrypt),
         resume=resume, overwrite=overwrite, open_view=open_view, drive=drive,
     )  # fmt: skip
 

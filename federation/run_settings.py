@@ -1,4 +1,4 @@
-"""Settings of measuring, logging, devices, network, launcher and simulation; the run, host and network parts."""
+"""Settings of measuring, logging, devices and network, and of faults; the run, host and network parts."""
 
 from __future__ import annotations
 
@@ -177,11 +177,12 @@ class OperatorSettings(Section):
 
 
 class ThreadSettings(Section):
-    """The threads of one peer."""
+    """The threads of one peer, or of all peers in one process."""
 
     threads: int | None = setting(
         None,
-        "torch threads (default: all cores; their share if all peers are on this host)",
+        "threads of torch; in a simulation those that train its peers (default: all cores; a share if all peers are "
+        "on this host)",
         mark=Mark.ASIDE,
         group=_HOST,
         ge=1,
@@ -251,31 +252,6 @@ class NetworkSettings(Section):
     )
 
 
-class LauncherSettings(Section):
-    """How a federation of processes on this machine is run."""
-
-    encrypt: bool = setting(
-        False,
-        "use keys that are made for this run, to see what encryption costs",
-        mark=Mark.ASIDE,
-        group=_HOST,
-        of_rank=False,
-    )
-
-
-class SimulationSettings(Section):
-    """How all peers are run in one process."""
-
-    workers: int | None = setting(
-        None,
-        "threads that train the peers of a simulation (default: one a core); the results do not depend on it",
-        mark=Mark.ASIDE,
-        group=_HOST,
-        of_rank=False,
-        ge=1,
-    )
-
-
 class SpeedSettings(Section):
     """What a peer that is slower than its neighbors leaves out."""
 
@@ -305,7 +281,7 @@ class RunPart(SpeedSettings, FaultSettings, LogSettings, AloneSettings, MeasureS
     """What a run measures, keeps, logs and compares, what slow peers leave out, and the faults of a simulation."""
 
 
-class HostPart(SimulationSettings, ThreadSettings, ComputeSettings):
+class HostPart(ThreadSettings, ComputeSettings):
     """The device, precision and threads of a peer."""
 
 
@@ -323,7 +299,7 @@ class Addresses(Section):
     )
 
 
-class NetworkPart(LauncherSettings, NetworkSettings, OperatorSettings, QuorumSettings):
+class NetworkPart(NetworkSettings, OperatorSettings, QuorumSettings):
     """How a peer reaches its neighbors, and what becomes of the federation when connections drop."""
 
     rank: Mapping[int, Addresses] = Field(default_factory=dict)

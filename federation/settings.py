@@ -21,7 +21,6 @@ from dpeer.federation.presets import find_preset
 from dpeer.federation.run_settings import (
     Addresses,
     HostPart,
-    LauncherSettings,
     NetworkPart,
     NetworkSettings,
     OperatorSettings,
@@ -36,7 +35,6 @@ from dpeer.training.settings import DataPart, TrainingPart
 
 
 class _AllSettings(
-    LauncherSettings,
     NetworkSettings,
     OperatorSettings,
     QuorumSettings,

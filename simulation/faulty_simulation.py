@@ -65,10 +65,11 @@ class FaultySimulation(Simulation):
     Args:
         configs: The peers', by rank.
         view: Shows the run.
+        threads: How many train the peers; None for one a core.
     """
 
-    def __init__(self, configs: Sequence[RunConfig], view: View) -> None:
-        super().__init__(configs, view, resume=False)
+    def __init__(self, configs: Sequence[RunConfig], view: View, *, threads: int | None) -> None:
+        super().__init__(configs, view, resume=False, threads=threads)
         size, file, network = len(configs), self._common.run.faults, self._common.network
         assert file is not None, "a run without faults is a Simulation"
         self.loop_factory = VirtualLoop

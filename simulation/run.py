@@ -31,10 +31,10 @@ def simulate(
         if settings.faults is not None:
             from dpeer.simulation.faulty_simulation import FaultySimulation
 
-            return FaultySimulation(peer_configs(settings), view)
+            return FaultySimulation(peer_configs(settings), view, threads=settings.threads)
         from dpeer.simulation.simulation import Simulation
 
-        return Simulation(peer_configs(settings), view, resume=resume)
+        return Simulation(peer_configs(settings), view, resume=resume, threads=settings.threads)
 
     return run_federation(settings, open_runner, resume=resume, overwrite=overwrite, open_view=open_view, drive=drive)
 

@@ -44,6 +44,7 @@ class Simulation:
         configs: The peers', by rank.
         view: Shows the run.
         resume: Continue from the checkpoints.
+        threads: How many train the peers; None for one a core.
 
     Attributes:
         connected: Whether rounds have begun.
@@ -51,7 +52,7 @@ class Simulation:
         status: How the run has ended, where faults may have taken peers away; None where all peers' summaries say.
     """
 
-    def __init__(self, configs: Sequence[RunConfig], view: View, *, resume: bool) -> None:
+    def __init__(self, configs: Sequence[RunConfig], view: View, *, resume: bool, threads: int | None) -> None:
         self._configs = configs
         self._common = configs[0]
         self._home = current_folder()
@@ -67,7 +68,7 @@ class Simulation:
         self._notes: list[str] = []
         self._logs: list[PeerLog] = []
         self._tracking: dict[int, Tracking] = {}
-        self._workers = min(len(configs), self._common.host.workers or len(own_cores()))
+        self._workers = min(len(configs), threads or len(own_cores()))
         self.connected = False
         # Peers of one process cannot be lost one by one.
         self._liveness = LivenessConfig(heartbeat=0)

@@ -42,7 +42,7 @@ from typing import Any, Literal, NoReturn
 
 HERE = Path(__file__).resolve().parent
 STATED = tomllib.loads((HERE / "sameness.toml").read_text())
-RUN = "simulate --size 4 --rounds 2 --local-steps 3 --alone never --workers 1 --out run"
+RUN = "simulate --size 4 --rounds 2 --local-steps 3 --alone never --out run"
 LIMIT = 1200
 """Seconds that a command may take."""
 NOT_DETERMINED = re.compile(r"(?<!^round)_seconds$|^(time|written|dpeer)$")

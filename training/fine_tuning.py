@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.plugins import predictor_of
 from dpeer.training.batch_loader import Batch
+from dpeer.training.finish_setting import Finish
 from dpeer.training.flat import Flat
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.sgd import projected
@@ -38,10 +39,11 @@ def finish_rate(h: Hyperparameters, uses: Collection[str]) -> float:
         h: The peer's hyperparameters.
         uses: The algorithm's `uses`: a head may have a rate of its own.
     """
-    if h.finish_lr is not None:
-        return h.finish_lr
+    finish = Finish.parse(h.finish)
+    if finish.rate is not None:
+        return finish.rate
     last = Rates.of(h, h.rounds - 1)
-    return _SHARE * (last.head if h.finish.startswith("head") and "head_lr" in uses else last.body)
+    return _SHARE * (last.head if finish.part == "head" and "head_lr" in uses else last.body)
 
 
 class Finishing:
@@ -60,8 +62,8 @@ class Finishing:
     def __init__(self, algorithm: Algorithm, peer: Trainer) -> None:
         h = peer.hyperparameters
         self._algorithm, self._peer = algorithm, peer
-        part, _, epochs = h.finish.partition(":")
-        self.asked, self._epochs, self._of_head = part != "none", int(epochs or 0), part == "head"
+        finish = Finish.parse(h.finish)
+        self.asked, self._epochs, self._of_head = finish.part != "none", finish.epochs, finish.part == "head"
         self.rate = finish_rate(h, algorithm.uses)
         self.state: dict[str, Tensor] = {}
 

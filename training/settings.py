@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict
 from dpeer.plugins import reference
 from dpeer.sections import EXCHANGE, Mark, Section, setting
 from dpeer.training.compress_setting import check_compress
+from dpeer.training.finish_setting import check_finish
 from dpeer.training.lora import check_lora
 from dpeer.training.mixing.robust_setting import check_robust
 from dpeer.training.schedules import PATTERN
@@ -45,8 +46,8 @@ LoraText = Annotated[str, AfterValidator(check_lora)]
 Optimizer = Literal["sgd", "adamw"]
 """The optimizer of local steps."""
 
-FINISH = r"^(none|(head|all):[1-9][0-9]*)$"
-"""The pattern of `--finish`."""
+FinishText = Annotated[str, AfterValidator(check_finish)]
+"""What `--finish` asks for, as `Finish.parse` reads it."""
 
 _SEED: dict[str, Any] = {"ge": 0, "lt": 2**63}
 _DATA, _TRAINING = "Data and model", "Training"
@@ -227,17 +228,10 @@ class StepSettings(Section):
     lr_schedule: str = setting(
         "exponential",
         "how learning rates change: exponential (times lr-decay every round), step:N (times lr-decay every N rounds), "
-        "or cosine (to zero over the rounds)",
+        "or cosine (to zero over the rounds); with +warmup:N they grow linearly to that over the first N rounds",
         mark=Mark.SHARED,
         group=_TRAINING,
         pattern=PATTERN,
-    )
-    warmup: int = setting(
-        0,
-        "first rounds in which both learning rates grow linearly to what the schedule says",
-        mark=Mark.SHARED,
-        group=_TRAINING,
-        ge=0,
     )
     optimizer: Optimizer = setting(
         "sgd",
@@ -291,20 +285,12 @@ class StepSettings(Section):
         group=_TRAINING,
         ge=1,
     )
-    finish: str = setting(
+    finish: FinishText = setting(
         "all:1",
         "what is trained on at home after the last mixing, which no neighbor hears of: none, head:E or all:E, for E "
-        "epochs of the head or of the whole model",
+        "epochs of the head or of the whole model, at a quarter of the last round's learning rate, or all:E,RATE",
         mark=Mark.OWN,
         group=_TRAINING,
-        pattern=FINISH,
-    )
-    finish_lr: float | None = setting(
-        None,
-        "learning rate of --finish (default: a quarter of that of the last round)",
-        mark=Mark.OWN,
-        group=_TRAINING,
-        gt=0,
     )
     batch_size: int = setting(32, "samples a minibatch", mark=Mark.OWN, group=_TRAINING, first=True, ge=1)
 

@@ -30,7 +30,7 @@ from dpeer.training.task import Task
 
 
 class Rates(NamedTuple):
-    """The learning rates of a round, by `lr_schedule` and `warmup`.
+    """The learning rates of a round, by `lr_schedule`.
 
     Attributes:
         body: Of the body, or of the whole model.
@@ -45,7 +45,7 @@ class Rates(NamedTuple):
     @classmethod
     def of(cls, h: Hyperparameters, number: int) -> Rates:
         """Those of round `number`."""
-        by = factor(h.lr_schedule, number, decay=h.lr_decay, rounds=h.rounds, warmup=h.warmup)
+        by = factor(h.lr_schedule, number, decay=h.lr_decay, rounds=h.rounds)
         return cls(h.body_lr * by, h.head_lr * by, by)
 
 

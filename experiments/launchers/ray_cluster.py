@@ -132,7 +132,7 @@ class _Ray:
         """See `Launcher`."""
         needs = _needs(cell)
         task = self._task.options(num_cpus=needs["CPU"], num_gpus=needs["GPU"], name=f"dpeer {cell.folder.name}")
-        settings = cell.settings.model_copy(update={"out": cell.folder.absolute(), "workers": 1})
+        settings = cell.settings.model_copy(update={"out": cell.folder.absolute(), "threads": 1})
         self._running[task.remote(settings, str(Path.cwd()))] = cell
 
     def ended(self, seconds: float) -> list[tuple[Cell, Ended]]:

@@ -16,6 +16,7 @@ from dpeer.results.units import duration
 from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.algorithms.plugins import new_algorithm
 from dpeer.training.fine_tuning import finish_rate
+from dpeer.training.finish_setting import Finish
 from dpeer.training.local_baseline import LocalBaseline, independent_copy, local_budget
 
 FOLDER = "alone"
@@ -215,7 +216,9 @@ def baseline_training(
     if isinstance(copied, str):
         return BaselineTraining(None, copied)
     # The algorithm's head may have a rate of its own, which `local` has not.
-    hyperparameters = hyperparameters.model_copy(update={"finish_lr": learner.about.finish_rate})
+    if learner.about.finish_rate is not None:
+        at_rate = Finish.parse(hyperparameters.finish)._replace(rate=learner.about.finish_rate)
+        hyperparameters = hyperparameters.model_copy(update={"finish": str(at_rate)})
     made = LocalBaseline(
         copied, hyperparameters, learner.algorithm.gradients(hyperparameters), takes_part, rank=rank, seed=seed,
         keep=keep, evaluate_on=run.evaluate_on, evaluate_every=run.evaluate_every,
@@ -249,4 +252,6 @@ def _budget(config: RunConfig) -> dict[str, Any]:
     h = config.hyperparameters
     algorithm = new_algorithm(config.algorithm, config.options)
     changes = local_budget(h, algorithm.gradients(h))
-    return changes if h.finish == "none" else {**changes, "finish_lr": finish_rate(h, algorithm.uses)}
+    if h.finish == "none":
+        return changes
+    return {**changes, "finish": str(Finish.parse(h.finish)._replace(rate=finish_rate(h, algorithm.uses)))}

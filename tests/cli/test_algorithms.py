@@ -111,7 +111,7 @@ def hello(rank: int, **values: Any) -> Hello:
         ("weight_decay", 0.0, 0.0005),
         ("grad_clip", 1.0, 10.0),
         ("optimizer", "not set", "adamw"),
-        ("warmup", "not set", 3),
+        ("lr_schedule", "not set", "cosine+warmup:3"),
         ("sam", "body", "both"),
         ("participation", 1.0, 0.5),
         ("compress", "float32", "bfloat16"),

@@ -40,7 +40,7 @@ def patient(rank, size, seed):
 
 def test_a_peer_with_an_older_folder_sits_out_what_it_missed(dpeer: Callable[..., Any], small_task: Path) -> None:
     small_task.write_text(PATIENT_TASK)
-    options = ("simulate", "--size", 4, "--task", "mine.py:patient", "--body-epochs", 1, "--workers", 4)
+    options = ("simulate", "--size", 4, "--task", "mine.py:patient", "--body-epochs", 1, "--threads", 4)
     options = (*options, "--privacy", "client")
     options = (*options, "--noise-multiplier", 4, "--alone", "never", "--out", "run")
     assert dpeer(*options, "--rounds", 2).code == 0

@@ -87,7 +87,7 @@ def test_a_bug_is_one_line_too_and_its_code_is_one(dpeer: Command, monkeypatch: 
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("dpeer.cli.local_run.simulate", broken)
+    monkeypatch.setattr("dpeer.cli.simulate.run_simulation", broken)
     ended = dpeer("simulate")
     assert ended.code == 1
     assert ended.complaints == ["dpeer: unexpected ZeroDivisionError: division by zero (--debug shows where)"]

@@ -78,9 +78,9 @@ OWN_HOST = {"wait", "threads", "base_port", "insecure", "secret", "proxy", "serv
 @pytest.mark.parametrize(
     ("command", "lacks"),
     [
-        (start, {"workers", "faults", "encrypt"}),
-        (cluster, {"workers", "faults", *OWN_HOST}),
-        (simulate, {"encrypt", *OWN_HOST}),
+        (start, {"faults"}),
+        (cluster, {"faults", *OWN_HOST}),
+        (simulate, OWN_HOST - {"threads"}),
     ],
 )
 def test_every_setting_is_a_flag(command: click.Command, lacks: set[str]) -> None:

@@ -60,7 +60,7 @@ def test_honest_peers_learn_beside_one_that_sends_nonsense(robust: str, tmp_path
 
         settings = dpeer.Settings(
             task="digits", size=5, topology="full", partition="iid", algorithm="dfedavgm", rounds=4, local_steps=5,
-            finish="none", evaluate_every=4, workers=1, robust=robust, keep="last", alone="never", out=tmp_path / "run",
+            finish="none", evaluate_every=4, threads=1, robust=robust, keep="last", alone="never", out=tmp_path / "run",
         )  # fmt: skip
         with patch.object(build, "build_learner", partial(build_learner, kind=Hostile)):
             return dpeer.run(settings, overwrite=True).summary

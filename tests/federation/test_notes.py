@@ -69,14 +69,14 @@ def test_what_is_off_by_default_is_named_where_it_is_on(notes: Start) -> None:
         "--optimizer",
         "adamw",
     )
-    used = {*values(notes(*flags, "--warmup", 2))}
+    used = {*values(notes(*flags, "--lr-schedule", "cosine+warmup:2"))}
     assert {
         "weight-decay 0.0005",
         "grad-clip 10",
         "local-steps 3",
         "compress int8",
         "optimizer adamw",
-        "warmup 2",
+        "lr-schedule cosine+warmup:2",
     } <= used
     assert {"body-lr 0.001", "head-lr 0.001"} <= used, "AdamW's own"
     assert "grad-clip off" in values(notes("--grad-clip", 0))

@@ -13,7 +13,7 @@ from dpeer.federation.build import build
 from dpeer.federation.checks import check_hostile, check_quorum, check_round_budget
 from dpeer.federation.config import from_flags, load, parse_option, resolve, with_defaults
 from dpeer.federation.hosts_file import Host, read_hosts
-from dpeer.federation.keys import keyring, public_keys
+from dpeer.federation.keys import public_keys
 from dpeer.federation.new_federation import plan
 from dpeer.federation.operators import check_operators
 from dpeer.federation.privacy import privacy_config
@@ -70,7 +70,6 @@ def private(**values: Any) -> None:
         (lambda: keys(KEYS[0], None, KEYS[2]), "rank 1 has no `key` in the federation file"),
         (lambda: keys(KEYS[0], KEYS[1], KEYS[0]), "is rank 0's, too"),
         (lambda: keys(KEYS[0], "ab", KEYS[2]), "rank.1.key = 'ab'"),
-        (lambda: keyring(Settings(size=3, encrypt=True), 3, 0), "encrypt = true is for dpeer cluster"),
         (lambda: check_quorum(4, 8), "--quorum 4: expected 5 to 8 of 8 ranks"),
         (
             lambda: check_round_budget(Settings(round_seconds=2.5), "sample"),

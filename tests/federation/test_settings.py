@@ -33,7 +33,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "participation_mode": ("server", {"topology": "full", "participation": 0.5}), "rounds": (7, {}),
     "body_lr": (0.2, {}),
     "head_lr": (0.2, {}), "lr_decay": (0.9, {}), "lr_schedule": ("cosine", {}),
-    "warmup": (2, {}), "optimizer": ("adamw", {}), "momentum": (0.1, {}),
+    "optimizer": ("adamw", {}), "momentum": (0.1, {}),
     "weight_decay": (0.1, {}), "grad_clip": (10.0, {}), "body_epochs": (2, {}), "head_epochs": (2, {}),
     "class_weights": ("balanced", {}),
     "local_steps": (3, {}), "batch_size": (8, {}), "rho": (0.2, {}), "sam": ("head", {}),
@@ -49,15 +49,14 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "training_accuracy": (True, {}),
     "checkpoint_every": (2, {}), "keep": ("best", {"validation": 0.2}),
     "finish": ("head:2", {}),
-    "finish_lr": (0.01, {"finish": "all:1"}),
     "out": (Path("elsewhere"), {}), "device": ("auto", {}), "amp": ("bf16", {}),
     "channels_last": (True, {}), "log_level": ("debug", {}),
     "log_to": (["tensorboard"], {}), "wait": (5.0, {}),
     "dead_after": (5.0, {}), "deadline": ("auto", {}), "quorum": ("any", {}),
     "operators": (["ab" * 32], {"name": "one"}), "name": ("two", {}),
     "signers": (2, {"operators": ["ab" * 32, "cd" * 32], "name": "one"}),
-    "threads": (1, {}), "base_port": (7000, {}), "insecure": (True, {}), "workers": (1, {}),
-    "faults": (Path("faults.toml"), {}), "secret": (Path("rank-0.secret"), {}), "encrypt": (True, {}),
+    "threads": (1, {}), "base_port": (7000, {}), "insecure": (True, {}),
+    "faults": (Path("faults.toml"), {}), "secret": (Path("rank-0.secret"), {}),
     "alone": ("always", {}), "round_seconds": (2.5, {}),
 }  # fmt: skip
 """By setting, a value that is not its default, and settings in which it matters."""
@@ -146,10 +145,8 @@ def test_a_rank_may_set_what_is_its_own_affair_and_nothing_else() -> None:
     of_rank = {*RankSettings.model_fields} - {"address", "bind", "key"}
     assert of_rank <= own
     assert own - of_rank == {
-        "workers",
         "base_port",
         "insecure",
-        "encrypt",
         "faults",
     }
 

@@ -145,7 +145,7 @@ def test_runs_that_differ_in_their_seed_or_in_how_they_were_computed_are_one_lin
     make_run: Any, tmp_path: Path
 ) -> None:
     found = [(0.25, 0.5, 1.0), (0.5, 0.5, 0.75), (0.125, 0.75, 0.75)]
-    computed = ({"workers": 1}, {"workers": 2}, {"threads": 3, "log_level": "debug", "wait": 9.0})
+    computed = ({"device": "cpu"}, {"device": "auto"}, {"threads": 3, "log_level": "debug", "wait": 9.0})
     for seed, accuracy in enumerate(found):
         make_run(f"sweep/cell-{seed}", accuracy, seed=seed, distance=float(seed), **computed[seed])
     make_run("sweep/other", algorithm="local", distance=None)

@@ -81,12 +81,12 @@ EVERYTHING = "".join([
 
 
 def test_the_same_file_gives_the_same_accidents_and_bits_however_busy_the_machine(play, results, tmp_path):
-    play(EVERYTHING, "--workers", 1, out="first", rounds=7)
+    play(EVERYTHING, "--threads", 1, out="first", rounds=7)
     over = threading.Event()
     load = threading.Thread(target=_spin, args=(over,))
     load.start()
     try:
-        play(EVERYTHING, "--workers", 3, out="second", rounds=7)
+        play(EVERYTHING, "--threads", 3, out="second", rounds=7)
     finally:
         over.set()
         load.join()

@@ -30,7 +30,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     **{
         f"{name} adamw": (
             name,
-            {"optimizer": "adamw", "warmup": 3, "body_lr": 1e-4, "head_lr": 1e-4, "weight_decay": 0.1},
+            {
+                "optimizer": "adamw",
+                "lr_schedule": "exponential+warmup:3",
+                "body_lr": 1e-4,
+                "head_lr": 1e-4,
+                "weight_decay": 0.1,
+            },
         )
         for name in ("dfedsmdc", "dis-pfl", "fedrod", "ditto")
     },

@@ -13,6 +13,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batch_loader import batch_order
+from dpeer.training.finish_setting import Finish, check_finish
 from tests.training.small import gossip, small_task
 
 pytestmark = pytest.mark.slow
@@ -122,7 +123,7 @@ def test_it_is_plain_steps_from_what_predicts(algorithm: str, finish: str, clip:
 
 
 def test_a_rate_of_ones_own_is_taken_as_it_is() -> None:
-    learner = linear("dfedavgm", finish="all:1", finish_lr=0.02, lr_schedule="cosine", rounds=4, grad_clip=None)
+    learner = linear("dfedavgm", finish="all:1,0.02", lr_schedule="cosine", rounds=4, grad_clip=None)
     for number in range(4):
         learner.train(number)
     before = predicted(learner)
@@ -193,7 +194,7 @@ def test_running_statistics_are_those_of_before_outside() -> None:
 
 
 def test_a_finished_model_that_is_not_finite_is_told() -> None:
-    h = Hyperparameters(finish="all:3", finish_lr=1e38, grad_clip=None)
+    h = Hyperparameters(finish="all:3,1e38", grad_clip=None)
     learner = build_learner(small_task(), "dfedavgm", h, rank=0, seed=0)
     learner.train(0)
     assert learner.finite
@@ -229,3 +230,14 @@ def test_the_best_model_may_be_of_each_point(point: str, monkeypatch: pytest.Mon
     flat = torch.cat([written[name].reshape(-1) for name, *_ in learner.trainer.model.layout])
     assert torch.equal(flat, values[best])
     assert torch.equal(learner.trainer.model.data, values[1, "mixed"])
+
+
+@pytest.mark.parametrize("text", ["none", "head:1", "all:12", "all:5,0.1", "head:3,1e-05"])
+def test_what_finish_asks_for_is_read_and_written(text: str) -> None:
+    assert str(Finish.parse(text)) == check_finish(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "all", "all:0", "all:-1", "body:1", "all:1,", "all:1,0", "all:1,x", "all:1,inf"])
+def test_finish_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(ValueError, match="expected none, head:E, all:E or all:E,RATE, for example head:5"):
+        check_finish(text)

@@ -47,7 +47,7 @@ def peer() -> Peer:
         found = small_task(samples=samples)
         torch.manual_seed(0)
         task = Task(model(), ("norm", "fc"), found.train, found.test)
-        settings: dict[str, Any] = {"body_epochs": 1, "batch_size": 16, "finish": "all:2", "finish_lr": 0.05}
+        settings: dict[str, Any] = {"body_epochs": 1, "batch_size": 16, "finish": "all:2,0.05"}
         return made(task, algorithm, settings | changes, rank=0, seed=0)
 
     return make

@@ -76,9 +76,9 @@ def test_a_warm_up_by_hand() -> None:
     """Three rounds below the full rate, a quarter more each time, under the schedule as it is without them."""
     for schedule in ("exponential", "step:2", "cosine"):
         plain = [factor(schedule, t, decay=0.8, rounds=8) for t in range(8)]
-        warmed = [factor(schedule, t, decay=0.8, rounds=8, warmup=3) for t in range(8)]
+        warmed = [factor(f"{schedule}+warmup:3", t, decay=0.8, rounds=8) for t in range(8)]
         assert warmed == pytest.approx([plain[0] / 4, plain[1] / 2, plain[2] * 3 / 4, *plain[3:]], rel=1e-12)
-    assert factor("exponential", 0, decay=0.8, rounds=8, warmup=1) == 0.5
+    assert factor("exponential+warmup:1", 0, decay=0.8, rounds=8) == 0.5
 
 
 # Phases.

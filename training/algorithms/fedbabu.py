@@ -7,8 +7,8 @@ Round t of client k, whose head stays as it was initialised, the same on all:
     theta   <- average of everyone's theta_k
 
 After the last message every client fine-tunes the whole model on its own data: `--finish all:E`, here 5 epochs unless
-you say others. The paper does so with the learning rate of the last round (`--finish-lr`), `--finish` with a quarter.
-Until then the head is random, and so is what the model predicts with it.
+you say others. The paper does so with the learning rate of the last round (`--finish all:5,RATE`), `--finish` with a
+quarter. Until then the head is random, and so is what the model predicts with it.
 """
 
 from __future__ import annotations
