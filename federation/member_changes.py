@@ -24,7 +24,6 @@ class Situation:
     Attributes:
         counts: The list in use.
         waits: The list that waits for votes; None without one.
-        highest: The highest version that is known.
         living: The members that answer; None where no peer was asked.
         rank: The peer that was asked; None where none was.
         stamps: By rank, which lists it has on disk, as far as is known.
@@ -34,7 +33,6 @@ class Situation:
 
     counts: MemberList
     waits: MemberList | None = None
-    highest: int = 0
     living: frozenset[int] | None = None
     rank: int | None = None
     stamps: Mapping[int, Stamp] = field(default_factory=dict)
@@ -101,7 +99,7 @@ def next_list(there: Situation, change: Change, build: BuildGraph) -> MemberList
         _check_dialled(members, graph, before.rounds)
     made = replace(
         before,
-        version=max(there.highest, before.version) + 1,
+        version=(there.waits or before).version + 1,
         previous=before.digest,
         members=members,
         former={**before.former, **gone},

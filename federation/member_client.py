@@ -45,7 +45,7 @@ def asked(place: Path, federation: Path | None) -> Asked:
         one = read_list(place)
         if config.source(federation) is None:
             raise ConfigurationError(f"{str(place)!r}: name the federation file, too, with --federation FILE")
-        return Asked(None, Situation(one, highest=one.version), config.load(federation, {}))
+        return Asked(None, Situation(one), config.load(federation, {}))
     folder, answer = _ask(place)
     return Asked(folder, _situation(answer), Settings.model_validate_json(json.dumps(answer["settings"])))
 
@@ -61,7 +61,7 @@ def look(place: Path) -> tuple[Situation, Mapping[str, Any]]:
         _, answer = _ask(place)
         return _situation(answer), answer
     one = read_list(place)
-    return Situation(one, highest=one.version), one.document
+    return Situation(one), one.document
 
 
 def hand(folder: Path, one: MemberList) -> None:
@@ -101,7 +101,6 @@ def _situation(answer: Mapping[str, Any]) -> Situation:
         return Situation(
             of_document(answer["list"]),
             None if waits is None else of_document(waits),
-            int(answer["highest"]),
             frozenset(answer["living"]),
             answer["rank"],
             stamps,

@@ -55,7 +55,6 @@ def _shown(driver: Driver) -> Mapping[str, Any]:
         },
         "round": members.current_round,
         "rank": rank,
-        "highest": keeper.highest,
         "living": sorted(connected | heard_of | {rank}),
         "since": keeper.since,
     }

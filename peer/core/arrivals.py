@@ -93,7 +93,8 @@ class Arrivals:
             case wire.Unknown():
                 self._connection_setup.on_unknown(link, neighbor, message, now)
             case wire.Lists():
-                if message.rank != (neighbor.rank if neighbor is not None else identity or message.rank):
+                proved = identity if neighbor is None else neighbor.rank
+                if proved is not None and proved != message.rank:
                     raise ProtocolError("wrong-rank", f"lists of rank {message.rank} on another's link")
                 if self._connection_setup.admits(message.rank):
                     self._keeper.on_lists(message)

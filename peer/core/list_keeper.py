@@ -234,6 +234,13 @@ class ListKeeper:
             self._keep()
         return bool(changes)
 
+    def take_stamps(self, table: bytes) -> bool:
+        """Take in which lists ranks have on disk, as another peer says; returns whether that has brought news."""
+        news = self.lists is not None and self._stamps.merge(table, self.lists.knows)
+        if news:
+            self.review()
+        return news
+
     def review(self) -> None:
         """See whether the list that waits counts by now; to be called after each change of stamps."""
         if self.lists is None or self.lists.waits is None:
@@ -320,10 +327,3 @@ class ListKeeper:
             for rank, who in some.items():
                 found[rank] = tuple(dict.fromkeys((*found.get(rank, ()), *who.keys)))
         return found
-
-    @property
-    def highest(self) -> int:
-        """The highest version that any rank is known to have."""
-        versions = [key.version for stamp in self._stamps.values() for key in stamp if key != NO_KEY]
-        own = 0 if self.lists is None else self.lists.newest.version
-        return max([own, *versions])

@@ -89,6 +89,15 @@ class MemberLists:
         self.counts, self.waits = one, None
         return Change(one, f"{voters} of {members} members have it on disk")
 
+    def knows(self, rank: int, stamp: Stamp) -> bool:
+        """Whether a stamp is of lists that this peer has, and its rank is in one of them.
+
+        What is said of other lists is nothing to go by: nobody has shown that they exist.
+        """
+        held = [one for one in (self.counts, self.waits) if one is not None]
+        listed = any(rank in one.members or rank in one.former for one in held)
+        return listed and {*stamp} <= {*self.stamp, NO_KEY}
+
     def voters(self, stamps: Mapping[int, Stamp]) -> set[int]:
         """The members of the list that counts which have the one that waits on disk."""
         if self.waits is None:

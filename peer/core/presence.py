@@ -51,9 +51,7 @@ class Presence:
         """Take in the rounds and lists that a neighbor and others have; pass news on to those that pause."""
         news = self._round_clock.merge(message.presence)
         news |= self._round_clock.reached(neighbor.rank, number)
-        voted = self._round_clock.stamps.merge(message.stamps)
-        if voted:
-            self._keeper.review()
+        voted = self._keeper.take_stamps(message.stamps)
         if news or voted:  # all pass votes on: the sooner a list counts everywhere, the fewer rounds lack an edge
             self._waiting.news(now)
             self._exchange.send_heartbeats(one.rank for one in self._members.every() if voted or one.paused)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -49,8 +49,12 @@ class Stamps(Mapping[int, Stamp]):
         self.table = _packed(self._found)
         return True
 
-    def merge(self, table: bytes) -> bool:
+    def merge(self, table: bytes, knows: Callable[[int, Stamp], bool]) -> bool:
         """Take the maximum of this table and another peer's; returns whether that has brought news.
+
+        Args:
+            table: As `table`.
+            knows: Whether a rank's stamp may be believed: others are left out, and come again with the next message.
 
         Raises:
             ProtocolError: "malformed": it is not a table.
@@ -59,7 +63,7 @@ class Stamps(Mapping[int, Stamp]):
             return False
         news = False
         for rank, stamp in unpacked(table).items():
-            if rank != self._rank and stamp > self._found.get(rank, Stamp()):
+            if rank != self._rank and stamp > self._found.get(rank, Stamp()) and knows(rank, stamp):
                 self._found[rank], news = stamp, True
         if news:
             self.table = _packed(self._found)

@@ -68,7 +68,6 @@ class Answering:
             },
             "round": 11,
             "rank": 2,
-            "highest": self.lists.newest.version,
             "living": sorted(self.living),
             "since": 3,
             "settings": self.settings.model_dump(mode="json", exclude_unset=True, exclude={"rank"}),

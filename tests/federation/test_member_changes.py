@@ -38,11 +38,11 @@ def refusal(change: Change, given: Settings | None = None, **more: Any) -> str:
     return str(raised.value)
 
 
-def test_a_list_follows_the_one_in_use_and_takes_a_number_that_nobody_has() -> None:
+def test_a_list_follows_the_one_in_use() -> None:
     before = there(settings())
-    one = made(Change(add={6: Member("tcp://10.0.0.6:7700")}, remove=[1]), highest=4)
+    one = made(Change(add={6: Member("tcp://10.0.0.6:7700")}, remove=[1]))
     assert one.why_not_after(before.counts) is None
-    assert (one.version, one.previous, one.next_rank) == (5, before.counts.digest, 7)
+    assert (one.version, one.previous, one.next_rank) == (1, before.counts.digest, 7)
     assert (list(one.members), one.former[1].gone) == ([0, 2, 3, 6], "left")
     assert one.edges == edges_of(build("ring", 4))
     assert differences(before.counts, one) == ["adds rank 6: tcp://10.0.0.6:7700", "rank 1 leaves"]
@@ -52,7 +52,7 @@ def test_whoever_is_silent_is_evicted_and_no_name_of_its_own_comes_back() -> Non
     one = made(Change(remove=[1], move={2: {"address": None}}), living=frozenset({0, 2, 3}))
     assert one.former[1].gone == "evicted"
     assert one.members[2].address is None
-    again = Situation(one, highest=1, living=frozenset({0, 2, 3}), rank=0)
+    again = Situation(one, living=frozenset({0, 2, 3}), rank=0)
     for rank in (1, 3):
         with pytest.raises(ConfigurationError, match=r"the next free (rank|one) is 4"):
             next_list(again, Change(add={rank: Member()}), partial(named_graph, settings()))
@@ -60,13 +60,13 @@ def test_whoever_is_silent_is_evicted_and_no_name_of_its_own_comes_back() -> Non
 
 def test_a_list_that_waits_is_replaced_only_by_order() -> None:
     waits = made(Change(rounds=30))
-    assert refusal(Change(rounds=40), waits=waits, highest=1) == (
+    assert refusal(Change(rounds=40), waits=waits) == (
         "member list 1 waits until a quorum has it: try again when it counts (dpeer members show), or replace it with "
         "--settle"
     )
-    one = made(Change(rounds=40, settle=True), waits=waits, highest=1)
+    one = made(Change(rounds=40, settle=True), waits=waits)
     assert (one.version, one.rounds) == (2, 40)
-    assert made(Change(settle=True), waits=waits, highest=1).rounds == 20, "it takes the other one back"
+    assert made(Change(settle=True), waits=waits).rounds == 20, "it takes the other one back"
 
 
 def test_a_forced_list_needs_no_quorum() -> None:
@@ -118,7 +118,7 @@ def test_a_change_that_no_list_can_make_is_refused(name: str) -> None:
 def test_a_key_belongs_to_one_rank_for_ever() -> None:
     given = settings(keyed=True)
     key = f"{4:064x}"
-    gone = replace(there(given), counts=made(Change(remove=[3]), given), highest=1)
+    gone = replace(there(given), counts=made(Change(remove=[3]), given))
     with pytest.raises(ConfigurationError, match=f"--key {key}: it is rank 3's"):
         next_list(gone, Change(add={4: Member("tcp://10.0.0.4:7700", (key,))}), partial(named_graph, given))
     one = made(Change(move={3: {"keys": (key, f"{9:064x}")}}), given)

@@ -156,7 +156,7 @@ class MemberWorld(World):
         how = "evicted" if change.evict or change.force else "left"
         one = replace(
             self._after(before),
-            version=life.peer.core.lists.highest + 1 if change.force or change.settle else before.version + 1,
+            version=lists.newest.version + 1 if change.force or change.settle else before.version + 1,
             members=members,
             former={**before.former, **{rank: Former((), how) for rank in gone}},
             rounds=before.rounds + change.rounds,

@@ -8,7 +8,8 @@ from dpeer.exceptions import TopologyError
 from dpeer.peer.config import ListsConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Admit, Dial, Keep
-from dpeer.peer.core.member_list import Former, Member, MemberList, Signers
+from dpeer.peer.core.member_list import NO_KEY, Former, Key, Member, MemberList, Signers
+from dpeer.peer.core.member_lists import Stamp
 from dpeer.peer.core.stamps import Stamps, unpacked
 from dpeer.topology import build
 from tests.peer.core.test_member_list import OPERATORS
@@ -196,6 +197,34 @@ def test_who_reads_a_higher_stamp_without_lists_answers_once_with_its_own():
     assert table.kinds("from 2") == ["heartbeat"]
     table.hear("from 2", beat)
     assert table.kinds("from 2") == []
+
+
+def test_what_is_said_of_lists_that_nobody_has_shown_holds_no_vote_back():
+    table, none = ring(), Stamp(Key(2**31 - 1, b"\xff" * 32), NO_KEY)
+    table.hear("from 2", replace_stamps(table.beat(2, 0), stamps((1, none))))
+    table.hand(OUT)
+    table.writes()
+    voted = table.lists.stamp
+    table.hear("from 2", replace_stamps(table.beat(2, 0), stamps((1, none), (7, voted))))
+    assert dict(table.core.round_clock.stamps) == {0: voted}
+    table.hear(table.links[1], replace_stamps(table.beat(1, 0), stamps((1, voted))))
+    assert table.lists.counts == OUT
+
+
+@pytest.mark.parametrize("table", [Table(), ring()], ids=["without operators", "with operators"])
+def test_a_hello_with_stamps_of_ranks_and_lists_that_are_none_is_not_passed_on(table):
+    many = stamps(*((rank, Stamp(Key(1, b"1" * 32), NO_KEY)) for rank in range(40)))
+    table.hear("again", table.hello(2).model_copy(update={"stamps": many}))
+    assert table.core.round_clock.stamps.table == b""
+
+
+def test_a_former_rank_0_says_nothing_in_the_name_of_another_rank():
+    table = Listed(1, dialled=[], authenticated=True)
+    out = after(ZERO, remove=[0], force=True)
+    table.hand(out)
+    table.writes()
+    table.hear("from 0", lists(2, after(out, rounds=50)), identity=0)
+    assert (table.lists.counts, table.core.drops.counts["wrong-rank"]) == (out, 1)
 
 
 def test_a_peer_that_is_out_leaves_before_its_next_round():

@@ -11,6 +11,10 @@ ONE, TWO = Key(1, b"1" * 32), Key(2, b"2" * 32)
 VOTED, COUNTS = Stamp(ONE, TWO), Stamp(TWO, NO_KEY)
 
 
+def believes(rank, stamp):
+    return True
+
+
 def test_ranks_with_one_stamp_travel_together():
     ours = Stamps(0)
     assert ours.table == b""
@@ -26,17 +30,26 @@ def test_an_entry_grows_and_only_its_rank_raises_it():
     assert not ours.reached(0, VOTED)
     assert theirs.reached(0, COUNTS)
     assert theirs.reached(1, VOTED)
-    assert ours.merge(theirs.table)
+    assert ours.merge(theirs.table, believes)
     assert dict(ours) == {0: VOTED, 1: VOTED}, "what others say of this rank does not count"
-    assert not ours.merge(theirs.table)
+    assert not ours.merge(theirs.table, believes)
     theirs.reached(1, COUNTS)
-    assert ours.merge(theirs.table)
+    assert ours.merge(theirs.table, believes)
     assert not ours.reached(1, VOTED)
     assert ours[1] == COUNTS
-    assert not ours.merge(ours.table)
+    assert not ours.merge(ours.table, believes)
 
 
 @pytest.mark.parametrize("table", [b"x", bytes(73), bytes(74)[:-2] + b"\x02\x00" + bytes(3)])
 def test_a_table_that_ends_too_early_is_refused(table):
     with pytest.raises(ProtocolError, match="malformed: stamps of member lists end in the middle"):
-        Stamps(0).merge(table)
+        Stamps(0).merge(table, believes)
+
+
+def test_what_may_not_be_believed_is_left_out_of_the_table_too():
+    ours, theirs = Stamps(0), Stamps(1)
+    theirs.reached(1, VOTED)
+    theirs.reached(2, VOTED)
+    assert ours.merge(theirs.table, lambda rank, stamp: rank == 2)
+    assert unpacked(ours.table) == {2: VOTED}
+    assert not ours.merge(theirs.table, lambda rank, stamp: False)
