@@ -71,8 +71,12 @@ def next_list(there: Situation, change: Change, build: BuildGraph) -> MemberList
     """
     before = there.counts
     _check_asked(there, change)
-    for rank in change.add:
-        _check_new(rank, before)
+    free = range(before.next_rank, before.next_rank + len(change.add))
+    if taken := change.add.keys() - {*free}:
+        raise ConfigurationError(
+            f"--rank {min(taken)}: ranks follow each other, and none is used twice: the next free one is "
+            f"{before.next_rank}"
+        )
     for rank in (*change.remove, *change.move):
         if rank not in before.members:
             raise ConfigurationError(f"--rank {rank}: it is no member; members are {in_short(before.members)}")
@@ -133,16 +137,6 @@ def _check_asked(there: Situation, change: Change) -> None:
         raise ConfigurationError(
             f"{len(members) - len(silent)} of {len(members)} members answer, which is no quorum: wait for rank "
             f"{in_short(silent)}, or --force a list without them if you can vouch that they do not run on"
-        )
-
-
-def _check_new(rank: int, before: MemberList) -> None:
-    if rank in before.members:
-        raise ConfigurationError(f"--rank {rank}: it is a member; the next free rank is {before.next_rank}")
-    if rank < before.next_rank:
-        raise ConfigurationError(
-            f"--rank {rank}: it was used before, and a rank is never used again; the next free one is "
-            f"{before.next_rank}"
         )
 
 

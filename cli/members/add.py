@@ -13,7 +13,7 @@ from dpeer.peer.core.member_list import Member
 
 @click.command()
 @change_options
-@click.option("--rank", type=RANK, required=True, metavar="R", help="Its rank, which none has ever had.")
+@click.option("--rank", type=RANK, required=True, metavar="R", help="Its rank: the lowest that none has ever had.")
 @click.option(
     "--address", required=True, metavar="ADDRESS", help="Where its neighbors reach it; - for one that only dials out."
 )

@@ -190,8 +190,8 @@ class MemberList:
             return "`former` lacks a rank that was a member, or names one that still is"
         if {*self.former} - {*before.former} != gone:
             return "`former` names a rank that never was a member"
-        if any(rank < before.next_rank for rank in fresh):
-            return f"rank {min(fresh)} was used before: a new member gets rank {before.next_rank} or a higher one"
+        if fresh != {*range(before.next_rank, before.next_rank + len(fresh))}:
+            return f"new members have rank {', '.join(map(str, sorted(fresh)))}: the next free rank is {before.next_rank}"
         if not is_quorum(self.members, stay):
             return f"{len(fresh)} newcomers outnumber the {len(stay)} members that stay"
         return None

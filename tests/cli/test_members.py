@@ -302,7 +302,7 @@ def test_another_list_in_the_place_of_the_one_that_waits_ends_the_view(dpeer: Ru
 NO_LIST = "'k0/operator.secret': member list of 174 bytes: the document is damaged, or not a list"
 
 REFUSED = {
-    "add run --rank 3 --address -": "--rank 3: it is a member; the next free rank is 8",
+    "add run --rank 3 --address -": "--rank 3: ranks follow each other, and none is used twice: the next free one is 8",
     "add run --rank 8 --address - --key ab": (
         "rank.8.key = 'ab': expected 64 hexadecimal digits, as `dpeer keygen` prints them"
     ),

@@ -149,7 +149,7 @@ FOLLOWS = {
     "as many newcomers as stay, with the lowest rank": {"add": [4, 5, 6, 7]},
     "one leaves": {"remove": [3]},
     "one leaves and one comes": {"remove": [0], "add": [4]},
-    "a number is left out": {"add": [9], "version": 5},
+    "a number is left out": {"add": [4], "version": 5},
     "more rounds": {"rounds": 90},
     "another graph": {"graph": "full"},
 }
@@ -161,6 +161,7 @@ REFUSED = {
     "a rank that was used": ({"remove": [3], "former": {}}, "`former` lacks a rank that was a member"),
     "former that is a member": ({"former": {3: Former((), "left")}}, "or names one that still is"),
     "former that never was": ({"former": {9: Former((), "left")}}, "names a rank that never was a member"),
+    "a rank is left out": ({"add": [4, 9]}, "new members have rank 4, 9: the next free rank is 4"),
     "too many newcomers": ({"add": [4, 5, 6, 7, 8]}, "5 newcomers outnumber the 4 members that stay"),
     "half without the lowest": ({"remove": [0, 1], "add": [4, 5, 6]}, "3 newcomers outnumber the 2 members that stay"),
 }
@@ -185,7 +186,7 @@ def test_a_rank_is_never_used_again():
     again = replace(after(left, add=[3]), former={})
     assert "`former` lacks a rank" in again.why_not_after(left)
     gap = first(members={0: Member(), 1: Member(), 5: Member()})
-    assert "rank 2 was used before" in after(gap, add=[2]).why_not_after(gap)
+    assert "the next free rank is 6" in after(gap, add=[2]).why_not_after(gap)
     forgotten = after(after(left, add=[4]), former={})
     assert "`former` lacks a rank" in forgotten.why_not_after(after(left, add=[4]))
 

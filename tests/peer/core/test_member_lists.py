@@ -110,8 +110,8 @@ def walk(seed, steps=120):
         if rng.random() < 0.1 and a in lists[a].counts.members:
             on = lists[a].counts
             gone = [rng.choice([*on.members])] if len(on.members) > 3 else []
-            fresh = [on.next_rank + 7 * a] if not gone or rng.random() < 0.3 else []
-            lists[a].take(Word(on, after(on, remove=gone, add=fresh)))
+            fresh = [on.next_rank] if not gone or rng.random() < 0.3 else []
+            lists[a].take(Word(on, after(on, remove=gone, add=fresh, edges=f"{a:02x}")))
             written(a)
         else:  # documents go before presence
             lists[b].take(Word(lists[a].counts, lists[a].waits))
