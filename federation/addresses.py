@@ -186,17 +186,20 @@ def is_ipc(address: str, key: str) -> bool:
     return match is not None
 
 
-def check_address(address: str, key: str) -> None:
+def check_address(address: str, key: str, *, keyed: bool = True) -> None:
     """Refuse an address that no peer could be dialled at.
 
     Args:
         address: The address.
         key: What it is an address of, for the error.
+        keyed: Whether the federation has keys, as a relay needs them.
 
     Raises:
         AddressError: It is none.
     """
     if is_relay(address):
+        if not keyed:
+            raise AddressError(f"{key} {address!r}: a relay needs the key of every rank")
         if not (match := _RELAY.fullmatch(address)) or not 1 <= int(match["port"]) <= 65535:
             example = "for example relay://relay.example:7790"
             raise AddressError(f"{key} = {address!r}: expected relay://HOST:PORT, {example}")

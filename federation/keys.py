@@ -266,7 +266,10 @@ def keys_of(rank: int | str, given: object) -> tuple[bytes, ...]:
         raise ConfigurationError(
             f"rank.{rank}.key has {len(texts)} keys: expected one, or two while the rank changes from one to the other"
         )
-    return tuple(_key(text, f"rank.{rank}.key = {text!r}") for text in texts)
+    found = tuple(_key(text, f"rank.{rank}.key = {text!r}") for text in texts)
+    if len({*found}) < len(found):
+        raise ConfigurationError(f"rank.{rank}.key = {texts[0]!r} stands twice: give the old key and the new one")
+    return found
 
 
 def _key(text: object, where: str) -> bytes:

@@ -11,7 +11,7 @@ from dpeer.federation.addresses import check_address, is_relay
 from dpeer.federation.member_zero import edges_of
 from dpeer.peer.core.member_list import Former, Member, MemberList, is_quorum
 from dpeer.peer.core.member_lists import Stamp
-from dpeer.topology import Topology
+from dpeer.topology import Topology, shared_name
 
 BuildGraph = Callable[[str, int], Topology]
 """Builds the graph of a name and of so many members (`member_zero.named_graph`)."""
@@ -97,8 +97,8 @@ def next_list(there: Situation, change: Change, build: BuildGraph) -> MemberList
         )
     answer = before.members if there.living is None else there.living
     gone = {rank: Former(before.members[rank].keys, "left" if rank in answer else "evicted") for rank in change.remove}
-    name = before.graph if change.graph is None else change.graph
-    graph = _graph(name, members, build)
+    asked = before.graph if change.graph is None else change.graph
+    name, graph = shared_name(asked), _graph(asked, members, build)
     if members != before.members or name != before.graph:
         _check_dialled(members, graph, before.rounds)
     made = replace(
@@ -157,20 +157,24 @@ def _check_member(rank: int, one: Member, before: MemberList) -> None:
             )
     if one.address is None:
         return
-    check_address(one.address, "--address")
+    check_address(one.address, "--address", keyed=keyed)
     if is_relay(one.address):
-        if not keyed:
-            raise ConfigurationError(f"--address {one.address!r}: a relay needs the key of every rank")
         return
     for owner, member in before.members.items():
         if owner != rank and member.address == one.address:
             raise ConfigurationError(f"--address {one.address!r}: it is rank {owner}'s: give that of rank {rank}")
 
 
-def _graph(name: str, members: Collection[int], build: BuildGraph) -> Topology:
+def _graph(asked: str, members: Collection[int], build: BuildGraph) -> Topology:
+    name = shared_name(asked)
     try:
         return build(name, len(members))
     except ConfigurationError as error:
+        if name != asked:
+            raise ConfigurationError(
+                f"--topology {asked!r}: a list names no place of a file or function, and the federation file has "
+                "another graph: choose a built-in one"
+            ) from error
         raise ConfigurationError(
             f"graph {name} of ranks {in_short(members)}: {error}; name another graph with --topology"
         ) from error
@@ -195,6 +199,7 @@ def differences(before: MemberList, after: MemberList) -> list[str]:
     lines = [f"adds rank {rank}: {described(one)}" for rank, one in after.members.items() if rank not in before.members]
     lines += [
         f"rank {rank} {'leaves' if one.gone == 'left' else 'is evicted'}"
+        f"{'' if rank in before.members and before.members[rank].keys == one.keys else _keys(one.keys)}"
         for rank, one in after.former.items()
         if rank not in before.former
     ]
@@ -212,9 +217,13 @@ def differences(before: MemberList, after: MemberList) -> list[str]:
 
 
 def described(one: Member) -> str:
-    """A member's address and keys."""
+    """A member's address, weight and keys."""
     where = "dials out only" if one.address is None else one.address
-    return ", ".join([where, *(f"key {key[:16]}…" for key in one.keys)])
+    return f"{where}{'' if one.weight is None else f', weight {one.weight}'}{_keys(one.keys)}"
+
+
+def _keys(keys: Collection[str]) -> str:
+    return "".join(f", key {key[:16]}…" for key in keys)
 
 
 def in_short(ranks: Collection[int]) -> str:

@@ -67,8 +67,15 @@ def graph_of_list(graph: GraphSettings, one: MemberList) -> Topology:
         one: The list.
 
     Raises:
-        MemberListError: No such graph exists, or it is another one on this host.
+        MemberListError: No such graph exists, it is another one on this host, or a member cannot be dialled.
     """
+    keyed = all(member.keys for member in one.members.values())
+    try:
+        for rank, member in one.members.items():
+            if member.address is not None:
+                addresses.check_address(member.address, f"rank {rank}'s address", keyed=keyed)
+    except ConfigurationError as error:
+        raise MemberListError(f"member list {one.version}: {error}") from error
     try:
         found = named_graph(graph, one.graph, len(one.members))
     except ConfigurationError as error:

@@ -32,7 +32,7 @@ def read_lists(folder: Path) -> tuple[MemberList | None, MemberList | None]:
         return _list(content["list"]), _list(content["next"])
     except FileNotFoundError:
         return None, None
-    except (OSError, ValueError, TypeError, KeyError, MemberListError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, MemberListError) as error:
         raise MemberListError(
             f"{str(path)!r} is damaged ({' '.join(str(error).split())[:100]}): put back a copy, or remove it: the peer "
             "gets the lists from the others"

@@ -7,11 +7,12 @@ import click
 from dpeer.cli.members.options import Order, change_options
 from dpeer.cli.members.submit import submit
 from dpeer.federation.member_changes import Change
+from dpeer.peer.core.member_list import MOST_ROUNDS
 
 
 @click.command()
 @change_options
-@click.option("--rounds", type=click.IntRange(1), required=True, metavar="N", help="The number of all rounds.")
+@click.option("--rounds", type=click.IntRange(1, MOST_ROUNDS), required=True, metavar="N", help="Of all rounds.")
 def extend(order: Order, rounds: int) -> int:
     """Give the federation of the peer that runs in RUN more rounds.
 

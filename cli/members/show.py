@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 
 import click
@@ -73,16 +74,23 @@ def print_list(one: MemberList, there: Situation | None = None) -> None:
     for name in names:
         table.add_column(name, justify="right" if name == "rank" else "left")
     for rank, member in one.members.items():
-        cells = [str(rank), member.address or "dials out", ", ".join(f"{key[:16]}…" for key in member.keys) or "-"]
+        cells = [str(rank), member.address or "dials out", _short(member.keys)]
         cells += [_has(known.get(rank), rank, there)] if there is not None and known else []
         table.add_row(*map(Text, cells))
     print_table(table)
     for gone in ("left", "evicted"):
         if ranks := [rank for rank, former in one.former.items() if former.gone == gone]:
-            click.echo(f"{gone}: rank {in_short(ranks)}")
+            proved = {rank: _short(one.former[rank].keys) for rank in ranks if one.former[rank].keys}
+            keys = "".join(f"; key of {rank}: {key}" for rank, key in proved.items())
+            click.echo(f"{gone}: rank {in_short(ranks)}{keys}")
     click.echo(f"graph: {one.graph} of {len(one.members)}; {one.rounds} rounds{'; forced' if one.force else ''}")
     if one.version:
-        click.echo(f"signed by {', '.join(f'{by[:16]}…' for by in sorted(one.signatures)) or 'no operator yet'}")
+        signers = [by for by in sorted(one.signatures) if one.has_signed(by)]
+        click.echo(f"signed by {_short(signers) if signers else 'no operator yet'}")
+
+
+def _short(keys: Collection[str]) -> str:
+    return ", ".join(f"{key[:16]}…" for key in keys) or "-"
 
 
 def _has(stamp: Stamp | None, rank: int, there: Situation) -> str:

@@ -71,7 +71,7 @@ class Arrivals:
         neighbor = self._members.by_link(link)
         if neighbor is None and self._drops.muted(link, now):
             raise ProtocolError("muted", "the sender has sent too much that was of no use")
-        self._charge(link, neighbor, frames, now)
+        self._charge(link, neighbor, frames, now, identity)
         if neighbor is not None:
             neighbor.bytes_received += wire.size(frames)
         if wire.is_probe(frames):
@@ -112,9 +112,10 @@ class Arrivals:
                     raise ProtocolError("malformed", f"round {message.round} of {self._round_clock.rounds}")
                 self._on_message(link, neighbor, message, frames, now)
 
-    def _charge(self, link: Link, neighbor: Neighbor | None, frames: Frames, now: float) -> None:
+    def _charge(self, link: Link, neighbor: Neighbor | None, frames: Frames, now: float, identity: int | None) -> None:
         """Let the sender pay for a message. A small one that it cannot pay is late, and a large one is dropped."""
-        if not self._tokens.spend(link if neighbor is None else sender_of(neighbor.rank), wire.cost(frames), now):
+        rank = identity if neighbor is None else neighbor.rank
+        if not self._tokens.spend(link if rank is None else sender_of(rank), wire.cost(frames), now):
             self._throttle()
             if wire.cost(frames) > 1:
                 raise self._too_many(neighbor, now)

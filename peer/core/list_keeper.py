@@ -14,7 +14,7 @@ from dpeer.peer.config import ListsConfig, PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.dialling import Place
 from dpeer.peer.core.effects import Effect, Keep
-from dpeer.peer.core.member_list import NO_KEY, Former, Gone, Member, MemberList, MemberListError, decode
+from dpeer.peer.core.member_list import Former, Gone, Member, MemberList, MemberListError, decode
 from dpeer.peer.core.member_lists import Change, MemberLists, Stamp, Word
 from dpeer.peer.core.schedule import ListedGraph
 from dpeer.peer.core.send_queue import SendQueues
@@ -60,6 +60,7 @@ class ListKeeper:
         self._graphs: dict[bytes, ListedGraph] = {}
         first = {} if config.lists is None else config.lists.zero.members
         self._places = {rank: Place(keys=one.keys) for rank, one in first.items()}
+        self._was_member = not self.comes_anew
         self._stamps = stamps
         self._send_queues = send_queues
         self._follow, self._now = follow, now
@@ -96,8 +97,12 @@ class ListKeeper:
     @property
     def gone(self) -> Gone | None:
         """How this peer went, if it is a member no more."""
-        former = {} if self.lists is None else self.lists.counts.former
-        return former[self._rank].gone if self._rank in former else None
+        if self.lists is None or self._rank in self.lists.counts.members:
+            return None
+        former = self.lists.counts.former.get(self._rank)
+        if former is None:  # a list that its operators made without the one with this peer may lack it
+            return "evicted" if self._was_member else None
+        return former.gone
 
     @property
     def joins(self) -> bool:
@@ -127,6 +132,7 @@ class ListKeeper:
         assert self.lists is not None, "one has changed"
         assert self._config is not None, "one has changed"
         first, keys = self._config.zero.members, self.keys
+        self._was_member |= self._rank in self.lists.counts.members
         for one in (self.lists.waits, self.lists.counts):  # the list that counts has the last word
             if one is not None and one.version:
                 for rank, member in one.members.items():
@@ -155,22 +161,28 @@ class ListKeeper:
     def resume(self, counts: MemberList | None, waits: MemberList | None) -> None:
         """Take up the lists that are on disk, before the first message; list 0 counts where none does.
 
-        Of the list that waits, and one that the operator gives at the start, the later waits.
+        A list that the operator gives at the start is taken as one that is handed over. Where none waits it does, too,
+        if it follows a list that this peer lacks: so a newcomer's may.
 
         Raises:
             MemberListError: One of them is not of this federation, not signed as it must be, or without a graph here.
         """
         assert self._config is not None, "operators can sign lists"
-        counts, given = counts or self._config.zero, self._config.given
-        if given is not None and given.version and given.key > max(counts.key, waits.key if waits else NO_KEY):
-            waits = given
-        for one in (counts, waits):
-            if one is not None and one.version:
-                self._verify(one)
-        self.lists = MemberLists(counts, waits)
-        self._on_disk = self.lists.stamp
-        if self._on_disk > self.none:
-            self._stamps.reached(self._rank, self._on_disk)
+        given = self._config.given
+        for one, where in ((counts, "members.json: "), (waits, "members.json: "), (given, "")):
+            try:
+                if one is not None and one.version:
+                    self._verify(one)
+            except MemberListError as error:
+                raise MemberListError(f"{where}{error}") from error
+        self.lists = MemberLists(counts or self._config.zero, waits)
+        self.kept(self.lists.stamp)
+        if given is not None:
+            if waits is None and given.version > self.lists.counts.version:
+                self.lists = MemberLists(self.lists.counts, given)
+            self.lists.take(Word(self.lists.counts, given))
+            if self.lists.stamp > self._on_disk:
+                self._keep()
         self._changed()
 
     def hand(self, one: MemberList) -> str | None:
@@ -273,7 +285,8 @@ class ListKeeper:
     def kept(self, stamp: Stamp) -> None:
         """The lists with this stamp are on disk: messages have it from now on."""
         self._on_disk = max(self._on_disk, stamp)
-        self._stamps.reached(self._rank, self._on_disk)
+        if self._on_disk > self.none:
+            self._stamps.reached(self._rank, self._on_disk)
 
     # -- lists go ----------------------------------------------------------------------------------------------
 

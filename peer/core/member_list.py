@@ -25,7 +25,7 @@ MOST_BYTES = 2**19
 """The most bytes of a document: some two thousand members. Two of them are one message."""
 
 _MOST_RANKS = 2**16 - 1
-_MOST_ROUNDS = 2**31 - 1
+MOST_ROUNDS = 2**31 - 2
 _DIGITS = set("0123456789abcdef")
 
 Gone = Literal["left", "evicted"]
@@ -109,26 +109,25 @@ class MemberList:
     force: bool = False
     signatures: Mapping[str, bytes] = field(default_factory=dict, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "digest", hashlib.sha256(self.canonical).digest())
+    canonical: bytes = field(init=False, compare=False, repr=False)
+    """The bytes that are signed: JSON with sorted keys and without blanks, behind a fixed line.
 
+    Of list 0 they have the ranks alone: each site has a federation file of its own, in which a member may have another
+    address, or the next one of two keys already.
+    """
     digest: bytes = field(init=False, compare=False)
     """SHA-256 of the canonical bytes."""
+
+    def __post_init__(self) -> None:
+        content = self._content()
+        said = content if self.version else content | {"members": sorted(self.members)}
+        object.__setattr__(self, "canonical", _DOMAIN + _packed(said))
+        object.__setattr__(self, "digest", hashlib.sha256(self.canonical).digest())
 
     @property
     def key(self) -> Key:
         """What orders it among lists."""
         return Key(self.version, self.digest)
-
-    @property
-    def canonical(self) -> bytes:
-        """The bytes that are signed: JSON with sorted keys and without blanks, behind a fixed line.
-
-        Of list 0 they have the ranks alone: each site has a federation file of its own, in which a member may have
-        another address, or the next one of two keys already.
-        """
-        content = self._content()
-        return _DOMAIN + _packed(content if self.version else content | {"members": sorted(self.members)})
 
     @property
     def next_rank(self) -> int:
@@ -151,7 +150,7 @@ class MemberList:
         return replace(self, signatures={**self.signatures, operator: secret.sign(self.canonical)})
 
     def verify(self, federation: str, signers: Signers) -> None:
-        """Refuse a list of another federation, or one that too few operators have signed.
+        """Refuse a list of another federation, one that too few operators have signed, or with another signature.
 
         Args:
             federation: The hash of this peer's fingerprint, hexadecimal.
@@ -165,12 +164,17 @@ class MemberList:
                 f"member list {self.version}: it is of federation {self.federation[:16]}, and this run is "
                 f"{federation[:16]}: hand over a list of this run"
             )
-        found = [one for one in self.signatures if one in signers.keys and self._has_signed(one)]
-        if len(found) < max(1, signers.needed):
+        if len(self.signatures) < max(1, signers.needed):
             raise MemberListError(
-                f"member list {self.version}: {len(found)} of the operators in the federation file have signed it, "
-                f"expected {signers.needed}: sign it with `dpeer members sign`"
+                f"member list {self.version}: {len(self.signatures)} operators have signed it, expected "
+                f"{signers.needed}: sign it with `dpeer members sign`"
             )
+        for operator in self.signatures:  # one that is not checked would be passed on all the same
+            if operator not in signers.keys or not self.has_signed(operator):
+                raise MemberListError(
+                    f"member list {self.version}: the signature of {operator[:16]}… is none of an operator in the "
+                    "federation file: make the list anew"
+                )
 
     def why_not_after(self, before: MemberList) -> str | None:
         """The reason why this list may not be voted for where `before` counts; None if it may be."""
@@ -191,12 +195,13 @@ class MemberList:
         if {*self.former} - {*before.former} != gone:
             return "`former` names a rank that never was a member"
         if fresh != {*range(before.next_rank, before.next_rank + len(fresh))}:
-            return f"new members have rank {', '.join(map(str, sorted(fresh)))}: the next free rank is {before.next_rank}"
+            return f"its new ranks are {', '.join(map(str, sorted(fresh)))}: the next free one is {before.next_rank}"
         if not is_quorum(self.members, stay):
             return f"{len(fresh)} newcomers outnumber the {len(stay)} members that stay"
         return None
 
-    def _has_signed(self, operator: str) -> bool:
+    def has_signed(self, operator: str) -> bool:
+        """Whether the signature in this name is one of this list."""
         try:
             Ed25519PublicKey.from_public_bytes(bytes.fromhex(operator)).verify(
                 self.signatures[operator], self.canonical
@@ -239,7 +244,7 @@ def decode(document: bytes) -> MemberList:
     try:
         content = json.loads(document)
         found = _list(content)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
         raise MemberListError(
             f"member list of {len(document):,} bytes: the document is damaged, or not a list"
         ) from None
@@ -257,7 +262,7 @@ def _list(content: dict[str, Any]) -> MemberList:
         previous=bytes.fromhex(_hex(content["previous"])),
         members=members,
         former=former,
-        rounds=_whole(content["rounds"], _MOST_ROUNDS),
+        rounds=_whole(content["rounds"], MOST_ROUNDS + 1),
         graph=_text(content["graph"]),
         edges=_hex(content["edges"]),
         force=_flag(content["force"]),
@@ -296,7 +301,7 @@ def _flag(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not value.isprintable():  # an escape would hide what an operator reads
         raise TypeError(value)
     return value
 

@@ -92,7 +92,7 @@ class MemberLists:
     def knows(self, rank: int, stamp: Stamp) -> bool:
         """Whether a stamp is of lists that this peer has, and its rank is in one of them.
 
-        What is said of other lists is nothing to go by: nobody has shown that they exist.
+        A stamp of other lists proves nothing: they may not exist.
         """
         held = [one for one in (self.counts, self.waits) if one is not None]
         listed = any(rank in one.members or rank in one.former for one in held)

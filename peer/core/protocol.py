@@ -369,8 +369,9 @@ class Core:
     def _drop_unhandled(self, link: Link, error: Exception, identity: int | None = None) -> None:
         """Drop and count a message that cannot be handled, for this reason."""
         if not isinstance(error, ProtocolError):
-            text = "".join(traceback.format_exception(error))
-            self._log("debug", "message-unhandled", "a message could not be handled", traceback=text)
+            if not self.drops.counts["unhandled"]:  # a sender that knows how may cause any number
+                text = "".join(traceback.format_exception(error))
+                self._log("debug", "message-unhandled", "a message could not be handled", traceback=text)
             error = ProtocolError("unhandled", type(error).__name__)
         self._drop(link, error, identity)
 

@@ -215,8 +215,7 @@ def test_two_operators_sign_one_after_the_other(dpeer: Run, in_tmp_path: Path, k
         )
         (line,) = dpeer("members", "hand", "run", "3.json").complaints
         assert line == (
-            "dpeer: member list 1: 1 of the operators in the federation file have signed it, expected 2: sign it with "
-            "`dpeer members sign`"
+            "dpeer: member list 1: 1 operators have signed it, expected 2: sign it with `dpeer members sign`"
         )
         ended = dpeer("members", "sign", "3.json", "--operator", "k1/operator.secret")
         assert ended.err == "dpeer: 3.json has 2 signatures; dpeer members hand RUN 3.json hands it over\n"
@@ -325,6 +324,16 @@ REFUSED = {
     ),
     "change run": "nothing changes: member list 0 has all of this already",
     "change run --rank 3": "--rank, and --address or --key go together: name the member and what changes",
+    f"change run --rank 3 --key {9:064x} --key {9:064x}": (
+        f"rank.3.key = '{9:064x}' stands twice: give the old key and the new one"
+    ),
+    "change run --topology file:/somewhere/edges.txt": (
+        "--topology 'file:/somewhere/edges.txt': a list names no place of a file or function, and the federation file "
+        "has another graph: choose a built-in one"
+    ),
+    "extend run --rounds 3000000000": (
+        "Invalid value for '--rounds': 3000000000 is not in the range 1<=x<=2147483646."
+    ),
     "change run --topology hypercubic": "graph hypercubic of ranks 0-7: unknown topology 'hypercubic': did you mean …",
     "remove run --rank 7 --settle --dry-run --operator k2/operator.secret": (
         "--operator 'k2/operator.secret': the federation file does not list its public key …"

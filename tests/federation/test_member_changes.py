@@ -125,5 +125,18 @@ def test_a_key_belongs_to_one_rank_for_ever() -> None:
     assert one.members[3].keys == (key, f"{9:064x}")
 
 
+def test_a_weight_and_another_key_of_one_who_goes_are_shown() -> None:
+    given = settings(keyed=True)
+    before, one = there(given).counts, made(Change(remove=[3]), given)
+    forged = replace(
+        one,
+        members={**one.members, 0: replace(one.members[0], weight=2.5)},
+        former={3: replace(one.former[3], keys=("ab" * 32,))},
+    )
+    lines = differences(before, forged)
+    assert lines[0] == f"rank 3 leaves, key {'ab' * 8}…"
+    assert "weight 2.5, key" in lines[1]
+
+
 def test_ranks_are_written_in_short() -> None:
     assert in_short([5, 0, 1, 2]) == "0-2, 5"

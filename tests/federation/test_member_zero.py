@@ -82,3 +82,10 @@ def test_a_graph_that_does_not_exist_or_is_another_one_here_is_refused_by_name()
         graph_of_list(settings(), replace(zero(), version=1, graph="no-graph"))
     with pytest.raises(MemberListError, match=r"member list 1: graph 'ring' has other edges here"):
         graph_of_list(settings(), replace(zero(), version=1, edges="00" * 16))
+
+
+@pytest.mark.parametrize("address", ["nonsense", "tcp://*:1", "tcp://10.0.0.1:0", "relay://relay.example:7790"])
+def test_a_list_with_an_address_that_nobody_can_dial_is_refused(address: str) -> None:
+    one = replace(zero(), version=1, members={**zero().members, 1: Member(address)})
+    with pytest.raises(MemberListError, match="member list 1: rank 1's address"):
+        graph_of_list(settings(), one)

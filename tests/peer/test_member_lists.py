@@ -113,7 +113,9 @@ def test_a_file_of_lists_is_read_as_it_was_written(tmp_path):
     assert read_lists(tmp_path) == (one, None)
 
 
-@pytest.mark.parametrize("content", ["", "{}", '{"list": 3, "next": null}', '{"list": {"version": 1}, "next": null}'])
+@pytest.mark.parametrize(
+    "content", ["", "{}", '{"list": 3, "next": null}', '{"list": {"version": 1}, "next": null}', "[" * 9999]
+)
 def test_a_damaged_file_of_lists_is_named(tmp_path, content):
     (tmp_path / MEMBERS).write_text(content)
     with pytest.raises(MemberListError, match=r"members\.json' is damaged .* put back a copy, or remove it"):

@@ -8,7 +8,7 @@ from dpeer.exceptions import TopologyError
 from dpeer.peer.config import ListsConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Admit, Dial, Keep
-from dpeer.peer.core.member_list import NO_KEY, Former, Key, Member, MemberList, Signers
+from dpeer.peer.core.member_list import NO_KEY, Former, Key, Member, MemberList, MemberListError, Signers
 from dpeer.peer.core.member_lists import Stamp
 from dpeer.peer.core.stamps import Stamps, unpacked
 from dpeer.topology import build
@@ -138,7 +138,7 @@ def replace_stamps(beat, table):
 @pytest.mark.parametrize(
     ("one", "why"),
     [
-        (replace(ONE, signatures={}), "0 of the operators in the federation file have signed it"),
+        (replace(ONE, signatures={}), "0 operators have signed it, expected 1"),
         (replace(ONE, federation="cd" * 32).signed(OPERATORS[0]), "it is of federation cdcdcdcdcdcdcdcd"),
         (after(ZERO, graph="none"), "graph 'none' does not exist"),
         (after(ZERO, rounds=4), "it has 4 rounds, fewer than 5"),
@@ -151,6 +151,14 @@ def test_a_list_that_cannot_be_used_is_refused_in_one_line(one, why):
     assert table.keeps == []
     table.hear("from 2", lists(2, waits=one))
     assert table.lists.waits is None
+
+
+def test_messages_before_a_hello_are_paid_by_the_rank_that_has_proved_itself():
+    table, long = Listed(0, dialled=[], authenticated=True), wire.Lists(rank=2, counts=bytes(2**19))
+    for number in range(200):
+        table.hear(f"link {number}", long, identity=2)
+        table.breaks(f"link {number}")
+    assert table.core.drops.counts["too-many"] > 100
 
 
 def test_a_list_that_is_here_already_is_not_taken_again():
@@ -266,3 +274,47 @@ def test_a_member_that_a_list_makes_a_neighbor_is_dialled_at_once_and_waited_for
     table.do(table.core.begin(4, table.now))
     assert 2 in table.links
     assert table.core.members.waited_for(2, 4, table.now) is waits
+
+
+def test_a_list_given_at_the_start_takes_no_vote_back_for_another_of_its_number():
+    low, high = sorted((after(ZERO, rounds=9), after(ZERO, rounds=8)), key=lambda one: one.key)
+    table = Listed(given=high)
+    table.core.lists.resume(None, low)
+    assert table.lists.waits == low
+    table = Listed(given=after(ZERO, rounds=7, version=2))
+    table.core.lists.resume(None, low)
+    assert table.lists.waits.version == 2
+
+
+def test_a_list_given_at_the_start_is_said_when_it_is_on_disk():
+    table = Listed(given=ONE)
+    assert dict(table.core.round_clock.stamps) == {}
+    assert [keep.waits for keep in table.keeps] == [ONE]
+    table.writes()
+    assert dict(table.core.round_clock.stamps) == {0: table.lists.stamp}
+
+
+def test_a_list_on_disk_that_was_changed_by_hand_is_named_with_its_file():
+    with pytest.raises(MemberListError, match=r"^members.json: member list 1: the signature of .* is none"):
+        Listed().core.lists.resume(replace(ONE, rounds=9), None)
+
+
+def test_a_member_that_the_higher_list_has_never_had_is_out():
+    table = Listed(3, given=after(ZERO, add=[3]))
+    assert table.core.lists.joins
+    table.hear("from 0", table.hello(0), lists(0, after(ZERO, add=[3])))
+    win = after(ZERO, remove=[2], version=2, force=True)
+    table.hear("from 0", lists(0, win))
+    assert (table.lists.counts, table.core.lists.gone, table.core.lists.joins) == (win, "evicted", False)
+    newcomer = Listed(3, given=after(ZERO, add=[3]))
+    newcomer.hear("from 0", newcomer.hello(0), lists(0, win))
+    assert (newcomer.core.lists.gone, newcomer.core.lists.joins) == (None, True)
+
+
+def test_messages_that_cannot_be_handled_are_logged_once(monkeypatch):
+    table = ring()
+    monkeypatch.setattr(table.core.lists, "on_lists", lambda message: 1 / 0)
+    for _ in range(3):
+        table.hear("from 2", lists(2, ONE))
+    assert table.core.drops.counts["unhandled"] == 3
+    assert len(table.events("message-unhandled")) == 1

@@ -77,25 +77,35 @@ def test_a_signature_is_of_all_that_a_list_says(change):
     one.verify(RUN, Signers(ALL))
     forged = replace(one, **change)
     assert forged.signatures == one.signatures
-    with pytest.raises(MemberListError, match=r"of federation|0 of the operators .* expected 1"):
+    with pytest.raises(MemberListError, match=r"of federation|the signature of .* is none of an operator"):
         forged.verify(RUN, Signers(ALL))
 
 
 def test_as_many_operators_must_sign_as_the_federation_file_says():
     one = first().signed(OPERATORS[0])
-    with pytest.raises(MemberListError, match="1 of the operators in the federation file have signed it, expected 2"):
+    with pytest.raises(MemberListError, match="1 operators have signed it, expected 2"):
         one.verify(RUN, Signers(ALL, 2))
     one.signed(OPERATORS[2]).verify(RUN, Signers(ALL, 2))
     with pytest.raises(MemberListError, match="expected 2"):
         one.signed(OPERATORS[0]).verify(RUN, Signers(ALL, 2))  # twice the same
-    with pytest.raises(MemberListError, match="0 of the operators"):
+    with pytest.raises(MemberListError, match=f"the signature of {ALL[0][:16]}… is none of an operator"):
         one.verify(RUN, Signers(ALL[1:]))
 
 
-def test_keys_of_operators_that_are_none_sign_nothing():
-    one = replace(first(), signatures={"00": b"x", ALL[0]: b"short", ALL[1]: bytes(64)})
-    with pytest.raises(MemberListError, match="0 of the operators"):
-        one.verify(RUN, Signers((*ALL, "00")))
+@pytest.mark.parametrize("junk", [{"00": b"x"}, {ALL[1]: b"short"}, {ALL[1]: bytes(64)}, {"ee" * 32: bytes(99)}])
+def test_a_list_with_a_signature_that_is_none_is_refused_though_enough_have_signed(junk):
+    one = first().signed(OPERATORS[0])
+    one.verify(RUN, Signers(ALL))
+    with pytest.raises(MemberListError, match=f"the signature of {next(iter(junk))[:16]}… is none of an operator"):
+        replace(one, signatures=one.signatures | junk).verify(RUN, Signers((*ALL, "00")))
+
+
+def test_the_first_signature_that_is_none_is_the_last_that_is_checked(monkeypatch):
+    checked = []
+    monkeypatch.setattr(MemberList, "has_signed", lambda self, operator: checked.append(operator))
+    with pytest.raises(MemberListError, match="is none of an operator"):
+        replace(first(), signatures=dict.fromkeys(ALL, bytes(64))).verify(RUN, Signers(ALL, 3))
+    assert checked == [ALL[0]]
 
 
 def damaged():
@@ -113,8 +123,12 @@ def damaged():
     yield written(more=1)
     member, former = content["members"]["0"], {"keys": [], "gone": "left"}
     yield from (written(members={rank: member}) for rank in ("-1", "01", "x", "1.0", "65536", " 1"))
-    yield from (written(members={"0": member | {"weight": one}}) for one in (0, -1, "1", True, [1]))
+    yield from (written(members={"0": member | {"weight": one}}) for one in (0, -1, "1", True, [1], 10**400))
     yield from (written(members={"0": member | {"keys": one}}) for one in (["xy"], ["abc"], "ab", None, [1]))
+    yield from (
+        written(members={"0": member | {"address": one}}) for one in ("tcp://a:1\x1b[8m", "a\n", "\ud800", "\u202e")
+    )
+    yield written(graph="ring\x1b[2J")
     yield from (written(former={"9": former | {"gone": one}}) for one in ("dead", None, 1))
     yield from (written(version=one) for one in (-1, True, 1.0, "1", 2**31, None))
     yield from (written(rounds=one) for one in (-1, False, 2**31, None))
@@ -161,7 +175,7 @@ REFUSED = {
     "a rank that was used": ({"remove": [3], "former": {}}, "`former` lacks a rank that was a member"),
     "former that is a member": ({"former": {3: Former((), "left")}}, "or names one that still is"),
     "former that never was": ({"former": {9: Former((), "left")}}, "names a rank that never was a member"),
-    "a rank is left out": ({"add": [4, 9]}, "new members have rank 4, 9: the next free rank is 4"),
+    "a rank is left out": ({"add": [4, 9]}, "its new ranks are 4, 9: the next free one is 4"),
     "too many newcomers": ({"add": [4, 5, 6, 7, 8]}, "5 newcomers outnumber the 4 members that stay"),
     "half without the lowest": ({"remove": [0, 1], "add": [4, 5, 6]}, "3 newcomers outnumber the 2 members that stay"),
 }
@@ -186,7 +200,7 @@ def test_a_rank_is_never_used_again():
     again = replace(after(left, add=[3]), former={})
     assert "`former` lacks a rank" in again.why_not_after(left)
     gap = first(members={0: Member(), 1: Member(), 5: Member()})
-    assert "the next free rank is 6" in after(gap, add=[2]).why_not_after(gap)
+    assert "the next free one is 6" in after(gap, add=[2]).why_not_after(gap)
     forgotten = after(after(left, add=[4]), former={})
     assert "`former` lacks a rank" in forgotten.why_not_after(after(left, add=[4]))
 
