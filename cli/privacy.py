@@ -29,7 +29,7 @@ _EXAMPLES = {
 _SAMPLE_ONLY = ("sampling_rate", "steps", "dp_head", "head_steps", "records")
 _MEANT = {"exact": "closed form", "pld": "privacy loss distributions", "rdp": "Renyi, an upper bound"}
 
-Facts = list[tuple[str, str, str]]
+TableRows = list[tuple[str, str, str]]
 """Names, values and what they mean."""
 
 _NUMBER = click.FloatRange(1e-6, 1e6)
@@ -162,7 +162,7 @@ def _check(given: dict[str, Any]) -> None:
         )
 
 
-def _of_client(given: dict[str, Any], delta: float) -> tuple[Guarantee, dict[str, Any], Facts, list[str]]:
+def _of_client(given: dict[str, Any], delta: float) -> tuple[Guarantee, dict[str, Any], TableRows, list[str]]:
     """The guarantee at client level, the values of the JSON, the rows of the table, and sentences."""
     rounds: int = given["rounds"]
     accountant: Accountant = given["accountant"] or "exact"
@@ -193,7 +193,7 @@ def _of_client(given: dict[str, Any], delta: float) -> tuple[Guarantee, dict[str
     return made, found if given["target_epsilon"] is None else noise, rows, [line]
 
 
-def _of_sample(given: dict[str, Any], delta: float) -> tuple[SampleGuarantee, dict[str, Any], Facts, list[str]]:
+def _of_sample(given: dict[str, Any], delta: float) -> tuple[SampleGuarantee, dict[str, Any], TableRows, list[str]]:
     """The guarantee at sample level, the values of the JSON, the rows of the table, and sentences."""
     rounds: int = given["rounds"]
     noise, phases = given["noise_multiplier"] or 1.0, phases_of(given["steps"], given["head_steps"] or 0)
@@ -217,9 +217,9 @@ def _of_sample(given: dict[str, Any], delta: float) -> tuple[SampleGuarantee, di
         "steps": steps,
         "accountant": accountant,
     }
-    each = f"{made.steps:,} local steps in each"
-    if made.head_steps:
-        each = f"{made.head_steps:,} local steps of the head and {made.steps:,} of the body in each"
+    each = f"{given['steps']:,} local steps in each"
+    if given["head_steps"]:
+        each = f"{given['head_steps']:,} local steps of the head and {given['steps']:,} of the body in each"
     rows = [
         ("epsilon", _short(epsilon), "of one record, against everyone"),
         *_noise_rows(made, "noise on a sum", "the sum"),
@@ -239,7 +239,7 @@ def _of_sample(given: dict[str, Any], delta: float) -> tuple[SampleGuarantee, di
     )
 
 
-def _noise_rows(made: Guarantee | SampleGuarantee, what: str, whole: str) -> Facts:
+def _noise_rows(made: Guarantee | SampleGuarantee, what: str, whole: str) -> TableRows:
     return [
         ("noise multiplier", _upwards(made.noise_multiplier), f"{what} / clip norm, rounded up"),
         ("noise std", _upwards(made.noise_std), f"on each coordinate of {whole}, clip norm {made.clip_norm:g}"),
@@ -252,7 +252,7 @@ def _survival(given: dict[str, Any], made: Guarantee | SampleGuarantee) -> tuple
         steps, moved = 1, "updates"
     else:
         # A step moves a body by the mean of its gradients, so by at most C on average, as at client level a release.
-        steps, moved = made.steps, "gradients"
+        steps, moved = given["steps"], "gradients"
     ratio = made.noise_ratio(given["parameters"])
     left = noise_over_drift(ratio, given["size"], steps * given["rounds"])
     compared = (

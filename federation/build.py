@@ -187,7 +187,7 @@ def build(
         resume=resume, part=1.0 if workers is None else min(1.0, workers / config.graph.size),
     )  # fmt: skip
     noised = learner.about.trained_together if isinstance(session, SampleSession) else learner.about.shared_values
-    promises = session.notes(noised)
+    promises = [] if session is None else session.notes(noised)
     divided_as = None
     if task.indices is not None:
         places = {name: index.tolist() for name, index in task.indices.items()}

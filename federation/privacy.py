@@ -24,7 +24,6 @@ def privacy_config(config: RunConfig, graph: Topology) -> PrivacyConfig:
         algorithm=how.algorithm,
         task=config.data.task,
         finish=how.finish,
-        trains_last=how.finish != "none",
         standardize=bool(config.data.standardize),
         shares=facts_of(config.algorithm).shares != "nothing",
     )

@@ -50,7 +50,7 @@ from dpeer.privacy.ledger import Ledger
 from dpeer.privacy.mechanism import Clipped, Sparsifier, Vector, clip, norm, privatize
 from dpeer.privacy.sample_level import SampleGuarantee
 from dpeer.privacy.sample_session import SampleSession
-from dpeer.privacy.session import NoiselessSession, Session, open  # noqa: A004 - as gzip.open and others are called
+from dpeer.privacy.session import Session, open  # noqa: A004 - as gzip.open and others are called
 
 __all__ = [
     "Charge",
@@ -58,7 +58,6 @@ __all__ = [
     "Clipped",
     "Guarantee",
     "Ledger",
-    "NoiselessSession",
     "PeerData",
     "PrivacyConfig",
     "SampleGuarantee",

@@ -30,7 +30,6 @@ class PrivacyConfig:
         algorithm: The algorithm's name.
         task: The task's name.
         finish: The training at home after the last mixing; "none" for nothing.
-        trains_last: Whether anything trains at home after the last mixing: `finish`, or the algorithm itself.
         standardize: Whether inputs are scaled by their own statistics.
         shares: Whether anything leaves the peer at all.
     """
@@ -43,7 +42,6 @@ class PrivacyConfig:
     algorithm: str = ""
     task: str = ""
     finish: str = "none"
-    trains_last: bool = False
     standardize: bool = False
     shares: bool = True
 

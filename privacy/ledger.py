@@ -43,7 +43,7 @@ _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, ConfigurationErro
 
 
 @dataclass(frozen=True)
-class Line:
+class Charged:
     """A line of a ledger, but the first.
 
     Attributes:
@@ -62,7 +62,7 @@ class Line:
 
 
 @dataclass
-class Run:
+class Record:
     """The recorded releases or charges of one run.
 
     Attributes:
@@ -75,7 +75,7 @@ class Run:
     mechanism: Mapping[str, Any] | None = None
     noise: str | None = None
     data: str | None = None
-    lines: list[Line] = field(default_factory=list)
+    lines: list[Charged] = field(default_factory=list)
 
     @property
     def rounds(self) -> list[int]:
@@ -117,7 +117,7 @@ class Run:
         return any(line.round == number for line in self.lines)
 
 
-class Ledger(Run):
+class Ledger(Record):
     """The ledger of the run that goes on.
 
     Args:
@@ -200,7 +200,7 @@ class Ledger(Run):
             _write(file, payload)
         flush(self._folder)
         self._append(number, sha256=digest, to=sorted(to))
-        self.lines.append(Line(number, digest))
+        self.lines.append(Charged(number, digest))
         draft.rename(final)
         kept = {
             self._payload(one) for one in self._kept()
@@ -219,7 +219,7 @@ class Ledger(Run):
         """
         self._ready(number)
         self._append(number, stated=True)
-        self.lines.append(Line(number, stated=True))
+        self.lines.append(Charged(number, stated=True))
 
     def charge(self, number: int, steps: Charge, *, stated: bool = False) -> None:
         """Charge steps; when this returns they are on disk and may be taken, and not before.
@@ -238,7 +238,7 @@ class Ledger(Run):
         if not self._begun:
             self.begin()
         # Counted first: if the disk refuses, it may still have taken the line.
-        self.lines.append(Line(number, charge=steps, stated=stated))
+        self.lines.append(Charged(number, charge=steps, stated=stated))
         self._append(number, charge=dataclasses.asdict(steps), **({"stated": True} if stated else {}))
 
     def end(self, number: int) -> None:
@@ -253,7 +253,7 @@ class Ledger(Run):
         """
         if not self.charges:
             raise ValueError("a run that has charged nothing has nothing to end")
-        self.lines.append(Line(number, ended=True))
+        self.lines.append(Charged(number, ended=True))
         self._append(number, ended=True)
 
     def _ready(self, number: int) -> None:
@@ -302,7 +302,7 @@ class Ledger(Run):
         self.lines = run.lines
 
 
-def read(path: Path) -> Run:
+def read(path: Path) -> Record:
     """Read a ledger; a last line without its end does not count, nor a file without a first line.
 
     Raises:
@@ -311,9 +311,9 @@ def read(path: Path) -> Run:
     try:
         lines = [json.loads(line) for line in path.read_bytes().rpartition(b"\n")[0].splitlines()]
         if not lines:
-            return Run()
+            return Record()
         first = lines[0]
-        run = Run(dict(first["mechanism"]), first["noise"], first["data"], [_parsed(line) for line in lines[1:]])
+        run = Record(dict(first["mechanism"]), first["noise"], first["data"], [_parsed(line) for line in lines[1:]])
         if len({line.charge is None and not line.ended for line in run.lines}) > 1:
             raise ValueError("some of its lines charge steps and some do not")
         return run
@@ -324,7 +324,7 @@ def read(path: Path) -> Run:
         ) from error
 
 
-def read_or_none(path: Path) -> Run | None:
+def read_or_none(path: Path) -> Record | None:
     """Read a ledger; None where it is missing or damaged."""
     try:
         return read(path)
@@ -332,9 +332,9 @@ def read_or_none(path: Path) -> Run | None:
         return None
 
 
-def current(folder: Path) -> Run:
+def current(folder: Path) -> Record:
     """The run whose ledger a privacy folder has; an empty one where it is missing or damaged."""
-    return read_or_none(folder / LEDGER) or Run()
+    return read_or_none(folder / LEDGER) or Record()
 
 
 def uncharged(folder: Path) -> list[Path]:
@@ -358,8 +358,8 @@ def flush(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _parsed(line: Mapping[str, Any]) -> Line:
-    return Line(
+def _parsed(line: Mapping[str, Any]) -> Charged:
+    return Charged(
         int(line["round"]),
         str(line["sha256"]) if "sha256" in line else None,
         Charge(**line["charge"]) if "charge" in line else None,

@@ -90,16 +90,6 @@ class SampleGuarantee:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "phases"}
 
     @property
-    def steps(self) -> int:
-        """Steps of a round, with an alternate head without those of the head."""
-        return sum(phase.steps for phase in self.phases if phase.part != "head")
-
-    @property
-    def head_steps(self) -> int:
-        """The head's own steps of a round."""
-        return sum(phase.steps for phase in self.phases if phase.part == "head")
-
-    @property
     def noise_std(self) -> float:
         """The standard deviation of the noise on each coordinate of a step's sum of gradients: sigma C."""
         return self.noise_multiplier * self.clip_norm

@@ -95,7 +95,7 @@ class SampleSession:
         self.budget, self.planned = asked.target_epsilon, config.rounds if left is None else left
         self.rate = config.sampling_rate(self._units)
         self.head, self.ascent, self.microbatch = asked.dp_head, asked.dp_sam, asked.microbatch
-        self.at_home = self.head == "post" and config.trains_last
+        self.at_home = self.head == "post" and config.finish != "none"
 
     def prepare(self, phases: Sequence[Phase]) -> None:
         """Find the noise for the budget, and open the ledger.

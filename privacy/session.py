@@ -1,4 +1,4 @@
-"""Opens the privacy session of a peer: a client-level, sample-level or noiseless one; the last is defined here."""
+"""Opens the privacy session of a peer, at client or at sample level."""
 
 from __future__ import annotations
 
@@ -18,21 +18,7 @@ _LISTED = 20
 """The most names found in data that an error lists."""
 
 
-class NoiselessSession:
-    """A run without privacy: nothing is charged, and nothing is promised."""
-
-    def begin(self) -> None:
-        """Nothing has to be begun."""
-
-    def charge_stated(self, rounds: Sequence[int]) -> None:
-        """Nothing is charged."""
-
-    def notes(self, parameters: int) -> list[str]:
-        """No notes."""
-        return []
-
-
-Session: TypeAlias = NoiselessSession | ClientSession | SampleSession
+Session: TypeAlias = ClientSession | SampleSession
 
 
 def open(  # noqa: A001 - called as privacy.open
@@ -42,8 +28,8 @@ def open(  # noqa: A001 - called as privacy.open
     *,
     resume: bool = False,
     left: int | None = None,
-) -> Session:
-    """Open the privacy session of one peer, with its ledger in this folder.
+) -> Session | None:
+    """Open the privacy session of one peer, with its ledger in this folder; None where nothing is charged.
 
     Args:
         config: Of the run, for this rank.
@@ -61,7 +47,7 @@ def open(  # noqa: A001 - called as privacy.open
     if asked.privacy == "none" or (guarantee is not None and not config.shares):
         if resume:
             _refuse_without(folder)
-        return NoiselessSession()
+        return None
     _check_found(config, data.found)
     if guarantee is None:
         return SampleSession(config, folder, data, resume=resume, left=left)

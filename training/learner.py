@@ -149,7 +149,7 @@ class TorchLearner:
     # The round loop's steps, in its order.
 
     def start_over(self) -> None:
-        """Begin a new run: put aside the record of what an earlier run in the same folder has released."""
+        """Begin a new run, with a ledger of its own."""
         if self.session is not None:
             self.session.begin()
 

@@ -36,7 +36,7 @@ def test_calibrated_noise_lasts_the_rounds_that_it_was_made_for() -> None:
     both = SampleGuarantee(0.05, 1.0, 0.5, 1e-5, phases_of(12, 8), "alternate")
     found = both.calibrated(3.0, 20)
     assert found.epsilon(20) <= 3.0
-    assert (found.head, found.head_steps, found.clip_norm) == ("alternate", 8, 0.5)
+    assert (found.head, found.phases, found.clip_norm) == ("alternate", both.phases, 0.5)
 
 
 @pytest.mark.slow

@@ -32,7 +32,9 @@ def sample_session(
         dp_sam=ascent, microbatch=microbatch,
     )  # fmt: skip
     data = PeerData(records=units, groups=groups)
-    return SampleSession(PrivacyConfig(asked, rounds=rounds, trains_last=trains_last), folder, data, resume=resume)
+    return SampleSession(
+        PrivacyConfig(asked, rounds=rounds, finish="head:1" if trains_last else "none"), folder, data, resume=resume
+    )
 
 
 def sampled(
