@@ -67,9 +67,8 @@ def start(
     """
     number = own_rank(rank)
     settings = as_run(config.load(federation, flags))
-    resume = resume or (resume_or_start and folders.holds_files(rank_folder(settings.of_rank(number).out, number)))
-    starting = Starting(settings, number, members, resume=resume)
-    settings = starting.settings
+    starting = Starting(settings, number, members, resume=resume, resume_or_start=resume_or_start)
+    settings, resume = starting.settings, starting.resume
     refuse_faults(settings, resume=resume)
     # Mistakes show before anything is written, and before the task reads its data.
     keyring, listen, _ = starting.keyring, starting.listen, starting.through

@@ -35,7 +35,6 @@ from dpeer.peer.config import ListsConfig
 from dpeer.peer.core.member_list import MemberList, Signers
 from dpeer.privacy import ClientSession, PeerData, SampleSession
 from dpeer.privacy.ledger import FOLDER
-from dpeer.privacy.settings import PrivacySettings
 from dpeer.results.effect import majority_accuracy
 from dpeer.results.files import rank_folder
 from dpeer.results.training_alerts import AlertMonitor, guessing_loss
@@ -49,12 +48,10 @@ from dpeer.training import (
     class_counts,
     load_task,
 )
-from dpeer.training.algorithms import Algorithm
-from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.options import settings_of
 from dpeer.training.device import Compute, find_device
 from dpeer.training.payload import little_endian
-from dpeer.training.settings import DataPart, DataSettings, TrainingPart
+from dpeer.training.settings import DataSettings
 from dpeer.training.step_pace import StepPace
 from dpeer.training.validation import whole_training_set
 
@@ -109,8 +106,7 @@ def build(
         os.chdir(home)
     rank, data, run, how = config.rank, config.data, config.run, config.training
     own_folder = rank_folder(run.out, rank).absolute()  # now: the task may change to another folder
-    facts_of_algorithm = facts_of(config.algorithm)
-    shares, private = facts_of_algorithm.shares, config.privacy.privacy != "none"
+    shares, private = config.facts.shares, config.privacy.privacy != "none"
     graph, meeting, protected, guarantee = check_settings(config)
     topology = meeting
     if shares == "nothing":
@@ -144,7 +140,7 @@ def build(
     partition = (data.partition or builtin.partition) if builtin else None
     # Before the algorithm's code sees the data: neighbors get to know this.
     compared = (
-        fingerprint(config.values(), config.algorithm, graph, config.options, guarantee)
+        fingerprint(config.values(), config.facts, graph, config.options, guarantee)
         | divided(task, partition, data.test_split, private=private)
         | named(task, shares)
         | of_model(task)
@@ -232,7 +228,7 @@ def build(
         fingerprint=compared,
         facts=facts,
         baseline=beside,
-        watch=_alert_monitor(task, config.algorithm, facts, how, data, config.privacy),
+        watch=_alert_monitor(task, config, facts),
         notes=[
             *notes(task, learner, facts, config.algorithm, config.options, config.chosen, lacking=lacking),
             *promises,
@@ -309,16 +305,9 @@ def _spectral_gap(graph: Topology) -> float:
     return spectral_gap(graph)
 
 
-def _alert_monitor(
-    task: Task,
-    algorithm: type[Algorithm],
-    facts: Mapping[str, Any],
-    training: TrainingPart,
-    data: DataPart,
-    privacy: PrivacySettings,
-) -> AlertMonitor:
+def _alert_monitor(task: Task, config: RunConfig, facts: Mapping[str, Any]) -> AlertMonitor:
     """The training alerts of a peer: thresholds and advice from its task, algorithm and settings."""
-    advice = partial(_advice, algorithm, training, data, privacy.privacy)
+    advice = partial(_advice, config)
     train, evaluated = facts["class_counts"], facts["evaluated_class_counts"]
     return AlertMonitor(
         chance=guessing_loss(train) if task.loss is None else None,
@@ -326,21 +315,20 @@ def _alert_monitor(
         classes=sum(count > 0 for count in evaluated or ()),
         slower=advice("{:g}", 1 / 5),
         other=advice("{:g} or {:g}", 1 / 5, 5),
-        private=privacy.privacy != "none",
+        private=config.privacy.privacy != "none",
     )
 
 
-def _advice(
-    algorithm: type[Algorithm], training: TrainingPart, data: DataPart, privacy: str, rates: str, *factors: float
-) -> list[str]:
+def _advice(config: RunConfig, rates: str, *factors: float) -> list[str]:
     """Advice as command-line options, learning rates first: those in use times these factors."""
+    training, data, has = config.training, config.data, settings_of(config.algorithm)
     found = [f"--body-lr {rates.format(*(training.body_lr * factor for factor in factors))}"]
-    if "head_lr" in settings_of(algorithm):
+    if "head_lr" in has:
         found.append(f"--head-lr {rates.format(*(training.head_lr * factor for factor in factors))}")
-    if data.task in BUILTIN_TASKS and not data.standardize and privacy != "sample":
+    if data.task in BUILTIN_TASKS and not data.standardize and config.privacy.privacy != "sample":
         found.append("--standardize")
     if training.grad_clip is None:
         found.append("--grad-clip 1")
-    if "rho" in settings_of(algorithm) and training.rho > 0:
-        found.append(f"--rho {training.rho / 5:g}")
+    if "rho" in has and config.options.rho > 0:
+        found.append(f"--rho {config.options.rho / 5:g}")
     return found

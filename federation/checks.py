@@ -15,7 +15,6 @@ from dpeer.privacy import PrivacyConfig
 from dpeer.topology import Graphs, Row, Topology, take_part
 from dpeer.topology.settings import build_graph
 from dpeer.training import Task
-from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.dis_pfl import DisPFL
 from dpeer.training.algorithms.plugins import is_built_in
 from dpeer.training.codecs import find_codec
@@ -70,7 +69,7 @@ def check_exchange(config: RunConfig, graph: Topology) -> None:
     Raises:
         ConfigurationError: Names the setting, its value, and what would be right.
     """
-    how, facts = config.training, facts_of(config.algorithm)
+    how, facts = config.training, config.facts
     if how.participation_mode == "server":
         check_server(how)
     if facts.shares == "nothing":

@@ -25,7 +25,7 @@ from dpeer.topology.settings import GraphSettings
 from dpeer.training.settings import DataPart, TrainingPart
 
 if TYPE_CHECKING:
-    from dpeer.training import Algorithm, Hyperparameters
+    from dpeer.training import Algorithm, Facts, Hyperparameters
 
 DEFAULT_FILE = Path("dpeer.toml")
 BESIDE_FILE = ("schema", "faults", "secret", "init_from")
@@ -182,20 +182,18 @@ class RunConfig:
     host: HostPart
     run: RunPart
     algorithm: type[Algorithm]
+    facts: Facts
+    """What the algorithm's class states of itself."""
     options: Any
     """The algorithm's `Options`."""
+    hyperparameters: Hyperparameters
+    """The numbers that steer local training."""
     given: Mapping[str, Any]
     """The settings that the user gave, as plain JSON values."""
     chosen: frozenset[str]
     """The names of the settings that come from the user or the preset."""
     held_out_if_enough: bool
     """Whether validation data are the default's choice, so that a peer with too few samples trains on all of them."""
-
-    @property
-    def hyperparameters(self) -> Hyperparameters:
-        """The numbers that steer local training."""
-        fields = training.Hyperparameters.model_fields
-        return training.Hyperparameters(**{name: getattr(self.training, name) for name in fields})
 
     def values(self) -> dict[str, Any]:
         """All settings by name."""
@@ -239,6 +237,10 @@ def resolve(settings: Settings, rank: int) -> RunConfig:
         rank=rank,
         **parts,
         algorithm=algorithm,
+        facts=training.facts_of(algorithm),
+        hyperparameters=training.Hyperparameters(
+            **{name: values[name] for name in training.Hyperparameters.model_fields}
+        ),
         options=training.make_options(algorithm, {**flagged, **options}),
         given=settings.model_dump(mode="json", exclude_unset=True, exclude={"rank"}),
         chosen=frozenset(given),

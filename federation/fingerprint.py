@@ -12,7 +12,7 @@ from dpeer.privacy import Guarantee
 from dpeer.privacy.settings import SAMPLE_ONLY, PrivacySettings
 from dpeer.topology import Topology, shared_name
 from dpeer.training import Algorithm, Task, codecs, shared_options, source_hash
-from dpeer.training.algorithms.base import facts_of
+from dpeer.training.algorithms.base import Facts
 from dpeer.training.algorithms.options import flagged_options
 from dpeer.training.algorithms.plugins import is_built_in
 from dpeer.training.models import find_model
@@ -32,7 +32,7 @@ _OPTIONS_ONLY_IF_SET: Mapping[str, tuple[str, ...]] = {"fedrod": ("personal", "h
 
 def fingerprint(
     values: Mapping[str, Any],
-    algorithm: type[Algorithm],
+    facts: Facts,
     graph: Topology,
     options: Any,
     guarantee: Guarantee | None = None,
@@ -41,12 +41,12 @@ def fingerprint(
 
     Args:
         values: All settings by name, as they are used.
-        algorithm: The algorithm.
+        facts: The algorithm, and what its class states of itself.
         graph: What follows from the settings of the graph; its edges and weights are compared.
         options: The algorithm's; those that it shares are compared.
         guarantee: What follows from the settings of privacy at client level; None without it.
     """
-    name = facts_of(algorithm).name
+    algorithm: type[Algorithm] = facts.algorithm
     flagged = flagged_options(algorithm)
 
     def key_of(name: str) -> str:
@@ -59,7 +59,7 @@ def fingerprint(
         **{f"topology {name}": value for name, value in graph.parameters.items()},
         "weights": graph.weights_rule,
         "edges": graph.digest,
-        "algorithm": name,  # its file may lie elsewhere on every host
+        "algorithm": facts.name,  # its file may lie elsewhere on every host
         **({} if is_built_in(algorithm) else {"algorithm's source": source_hash(algorithm)}),
         "rounds": values["rounds"],
         "seed": values["seed"],

@@ -10,7 +10,6 @@ from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import default_of
 from dpeer.topology import Isolated, Participation
 from dpeer.training import ALGORITHMS, Algorithm, Task, TorchLearner
-from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.options import about_options, settings_of
 from dpeer.training.data.holdout import FEWEST
 
@@ -80,7 +79,7 @@ def notes(
         )
     if not learner.about.shares:
         lines.append("nothing leaves this peer: it trains alone")
-    elif facts_of(algorithm).shares == "model" and task.head:
+    elif learner.algorithm.shares == "model" and task.head:
         lines.append(
             f"{learner.algorithm.leaves} leaves this peer with {settings['algorithm']}, the task's head "
             f"({', '.join(task.head)}) included"

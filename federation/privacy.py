@@ -8,7 +8,6 @@ from functools import lru_cache
 from dpeer.federation.config import RunConfig
 from dpeer.privacy import PrivacyConfig
 from dpeer.topology import Participation, Topology
-from dpeer.training.algorithms.base import facts_of
 from dpeer.training.settings import TrainingPart
 
 
@@ -25,7 +24,7 @@ def privacy_config(config: RunConfig, graph: Topology) -> PrivacyConfig:
         task=config.data.task,
         finish=how.finish,
         standardize=bool(config.data.standardize),
-        shares=facts_of(config.algorithm).shares != "nothing",
+        shares=config.facts.shares != "nothing",
     )
 
 

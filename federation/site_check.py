@@ -16,7 +16,7 @@ from dpeer.federation import config, keys, trackers
 from dpeer.federation.addresses import from_file
 from dpeer.federation.control_client import left
 from dpeer.federation.findings import Findings, Level
-from dpeer.federation.folders import holds_files, refuse_faults, refuse_used, working_folder_kept
+from dpeer.federation.folders import refuse_faults, refuse_used, working_folder_kept
 from dpeer.federation.forecast import Forecast, forecast, train_for
 from dpeer.federation.host_checks import available_memory, check_disk, check_memory, check_writable
 from dpeer.federation.line_check import check_lines
@@ -79,10 +79,8 @@ def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: 
     with findings.of("settings"):
         number = own_rank(asked.rank)
         settings = as_run(config.load(asked.file, asked.flags))
-        if asked.resume_or_start and holds_files(rank_folder(settings.of_rank(number).out, number)):
-            asked = dataclasses.replace(asked, resume=True)
-        starting = Starting(settings, number, asked.members, resume=asked.resume)
-        refuse_faults(settings, resume=asked.resume)
+        starting = Starting(settings, number, asked.members, resume=asked.resume, resume_or_start=asked.resume_or_start)
+        refuse_faults(settings, resume=starting.resume)
         file = config.source(asked.file)
         which = "no federation file: all by default" if file is None else str(file)
         listed, size, graph = starting.listed, settings.size, settings.topology
@@ -134,7 +132,7 @@ def _check_output(findings: Findings, starting: Starting, folder: Path, asked: A
         findings.fail("output", f"{str(folder)!r} is in use by a running peer: look at it with dpeer status")
     with findings.of("output"):
         refuse_used(
-            own.out, [starting.rank], resume=asked.resume, overwrite=asked.overwrite,
+            own.out, [starting.rank], resume=starting.resume, overwrite=asked.overwrite,
             size=starting.settings.size,
         )  # fmt: skip
     if findings.count(Level.FAIL) == before:
@@ -201,7 +199,7 @@ def _check_training(
         with findings.of("task"):
             check_plugins(resolved)
             there = dataclasses.replace(resolved, run=resolved.run.model_copy(update={"out": out}))
-            parts = build(there, resume=asked.resume)
+            parts = build(there, resume=starting.resume)
             facts = parts.facts
             samples = f"{facts['training_samples']:,} training samples, {facts['evaluated_samples']:,} to measure on"
             model = f"body of {facts['body_parameters']:,} parameters, head of {facts['head_parameters']:,}"

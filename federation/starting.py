@@ -9,6 +9,7 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation import addresses, keys
+from dpeer.federation.folders import holds_files
 from dpeer.federation.member_changes import in_short
 from dpeer.federation.member_client import read_list
 from dpeer.federation.member_zero import graph_of_list
@@ -33,9 +34,11 @@ class Starting:
         rank: The peer.
         members: The file of a member list with which it starts; None without one.
         resume: Whether it goes on in its folder, whose newest list counts where no file is given.
+        resume_or_start: Whether it goes on where its folder holds a run.
 
     Attributes:
         settings: As given, with the addresses and keys of the list.
+        resume: Whether it goes on.
         given: The list of the file; None without one.
         listed: The list that addresses, keys and graph are of; None for the federation file.
         own: The settings as this rank uses them.
@@ -44,7 +47,15 @@ class Starting:
         ConfigurationError: The rank does not exist, or operators are listed as they cannot be.
     """
 
-    def __init__(self, settings: Settings, rank: int, members: Path | None = None, *, resume: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        rank: int,
+        members: Path | None = None,
+        *,
+        resume: bool = False,
+        resume_or_start: bool = False,
+    ) -> None:
         check_operators(settings)
         self.rank = rank
         self.given: MemberList | None = None
@@ -55,7 +66,8 @@ class Starting:
                 ranks = in_short(self.given.members)
                 raise ConfigurationError(f"--rank {rank}: {str(members)!r} has the members {ranks}, and not this one")
         folder = rank_folder(settings.of_rank(rank).out, rank)
-        self.listed = _newest(folder, rank) if resume and members is None else self.given
+        self.resume = resume or (resume_or_start and holds_files(folder))
+        self.listed = _newest(folder, rank) if self.resume and members is None else self.given
         if self.listed is None and rank >= settings.size:
             raise ConfigurationError(
                 f"--rank {rank}: the federation file has the ranks 0..{settings.size - 1}: start with --members FILE, "

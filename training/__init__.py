@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         shared_options,
         source_hash,
     )
+    from dpeer.training.algorithms.base import Facts, facts_of
     from dpeer.training.building import build_learner
     from dpeer.training.codecs import Codec, Undecodable
     from dpeer.training.data.partitions import partition
@@ -39,6 +40,8 @@ _PLACES = {
     "ALGORITHMS": "dpeer.training.algorithms",
     "Algorithm": "dpeer.training.algorithms",
     "find_algorithm": "dpeer.training.algorithms",
+    "Facts": "dpeer.training.algorithms.base",
+    "facts_of": "dpeer.training.algorithms.base",
     "adamw": "dpeer.training.adam",
     "make_options": "dpeer.training.algorithms",
     "option": "dpeer.training.algorithms",
@@ -77,6 +80,7 @@ __all__ = [
     "Choices",
     "Codec",
     "Evaluation",
+    "Facts",
     "Hyperparameters",
     "Task",
     "TorchLearner",
@@ -86,6 +90,7 @@ __all__ = [
     "adamw",
     "build_learner",
     "class_counts",
+    "facts_of",
     "find_algorithm",
     "forget",
     "load_task",

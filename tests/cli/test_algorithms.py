@@ -100,7 +100,7 @@ def test_the_table_says_the_same_and_with_which_epochs() -> None:
 
 def hello(rank: int, **values: Any) -> Hello:
     config = resolve(Settings(**values), 0)
-    agreed = fingerprint(config.values(), config.algorithm, build_graph(config.graph), config.options)
+    agreed = fingerprint(config.values(), config.facts, build_graph(config.graph), config.options)
     return Hello(rank=rank, next_round=0, fingerprint=agreed, manifest={}, digest="")
 
 

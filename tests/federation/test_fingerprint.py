@@ -38,7 +38,7 @@ PRIVATE_RECORDS = {"privacy": "sample", "noise_multiplier": 2.0, "clip_norm": 1.
 
 def fingerprint_of(settings: Settings) -> dict[str, Any]:
     config = resolve(settings, 0)
-    return fingerprint(config.values(), config.algorithm, build_graph(config.graph), config.options)
+    return fingerprint(config.values(), config.facts, build_graph(config.graph), config.options)
 
 
 def message(**values: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import math
 from collections.abc import Mapping
 from decimal import Decimal
@@ -216,6 +217,7 @@ def _key(key: Any) -> str:
     return name
 
 
+@functools.cache
 def _model(algorithm: type[Algorithm]) -> type[BaseModel]:
     """A pydantic model that checks values for the options."""
     hints = get_type_hints(algorithm.Options, include_extras=True)
