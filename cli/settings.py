@@ -15,6 +15,7 @@ from dpeer.cli.click_from_setting import NumberOr, click_type, without_none
 from dpeer.cli.options import option_of, setting_options
 from dpeer.cli.tables import json_option, plain_table, print_table, table_width
 from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.federation.removed_names import KEYS
 from dpeer.federation.run_settings import DURATION
 from dpeer.federation.scheduler_rank import own_rank
 from dpeer.federation.settings import TABLES, Settings, default_of, option_names
@@ -122,15 +123,20 @@ def _type(annotation: Any) -> str:
 
 
 def _chosen(words: str) -> list[Listed]:
-    """The settings that have all of these words, or that bear them as their name.
+    """The settings that have these words, side by side or each somewhere; those whose name has them first.
 
     Raises:
+        ConfigurationError: They are the name of a setting of an earlier version.
         UnknownName: No setting has them; the error names the nearest.
     """
-    every = all_settings()
+    every, key = all_settings(), words.replace("-", "_").replace(" ", "_")
+    if key in KEYS:
+        raise ConfigurationError(f"{key} has been removed: {KEYS[key]}")
     found = [one for one in every if one.has(words)] or [
         one for one in every if all(one.has(part) for part in words.split())
     ]
+    if words:
+        found.sort(key=lambda one: key not in one.name)
     if not found:
         raise UnknownName("setting", words.replace(" ", "-"), [one.flag.removeprefix("--") for one in every])
     return found
