@@ -89,11 +89,15 @@ class ConnectionGuard:
                 [(busiest, _)] = Counter(one.place for one in unproved).most_common(1)
                 next(one for one in unproved if one.place == busiest).end()
 
+    def _connection(self, part: zmq.Frame) -> _Connection | None:
+        """The connection of a message, by a part of it; None if its event comes later, or it is of an old protocol."""
+        with contextlib.suppress(zmq.ZMQError):
+            return self._all.get(int(part.get(zmq.SRCFD)))
+        return None
+
     def came(self, part: zmq.Frame, link: Link, identity: Identity | None = None) -> None:
         """Take a whole message, by a part of it."""
-        try:
-            one = self._all[int(part.get(zmq.SRCFD))]
-        except (KeyError, zmq.ZMQError):  # its event comes later, or its protocol is older than peers have
+        if (one := self._connection(part)) is None:
             return
         one.came, one.link = True, link
         if one.identity != identity:
@@ -101,6 +105,11 @@ class ConnectionGuard:
             for other in self._all.values():
                 if other is not one and other.identity == identity:
                     other.end()
+
+    def end_sender(self, part: zmq.Frame) -> None:
+        """End the connection of a message, by a part of it."""
+        if (one := self._connection(part)) is not None:
+            one.end()
 
     def end(self, link: Link) -> None:
         """End the connection of a link."""

@@ -75,8 +75,9 @@ class CurveAuth(AsyncioAuthenticator):
     def __init__(self, sockets: Sockets, router: zmq.Socket[bytes], keyring: Keyring) -> None:
         super().__init__(sockets.context)
         self.proved: set[Identity] = set()
-        self._sockets, self._owners = sockets, keyring.owners
+        self._sockets = sockets
         self._place = ""
+        self.relist(keyring)
         self._unreported: dict[str, tuple[str, int]] = {}
         self.configure_curve_callback(_DOMAIN, self)
         self.start()
@@ -86,8 +87,12 @@ class CurveAuth(AsyncioAuthenticator):
         router.setsockopt(zmq.HANDSHAKE_IVL, int(HANDSHAKE * 1000))
 
     def relist(self, keyring: Keyring) -> None:
-        """Let in the peers of this keyring alone from now on."""
-        self._owners = keyring.owners
+        """Let in the peers of this keyring alone from now on; `owner` knows no others, connected or not."""
+        self._owners = {z85.encode(key).decode(): identity for key, identity in keyring.owners.items()}
+
+    def owner(self, user: str) -> Identity | None:
+        """Who has sent a message, by its connection's `curve_user_id`; None if its key is listed no more."""
+        return self._owners.get(user)
 
     async def handle_zap_message(self, msg: list[bytes]) -> None:
         """Answer a question of libzmq's, and note the host that it is about."""
@@ -97,7 +102,7 @@ class CurveAuth(AsyncioAuthenticator):
 
     def callback(self, domain: str, key: bytes) -> bool:
         """Whether a key, as text of Z85, is listed."""
-        owner = self._owners.get(z85.decode(key))
+        owner = self._owners.get(key.decode())
         if owner is None:
             # Of a Unix socket libzmq gives localhost, the user, its group and the process.
             local = self._place.startswith("localhost:")
@@ -107,8 +112,8 @@ class CurveAuth(AsyncioAuthenticator):
         return True
 
     def curve_user_id(self, client_public_key: bytes) -> str:
-        """The identity that messages of a connection with this key carry."""
-        return str(self._owners[client_public_key])
+        """What messages of a connection with this key carry: the key, as text of Z85."""
+        return z85.encode(client_public_key).decode()
 
     def failed(self) -> None:
         """Report a connection on which no key was proved."""

@@ -101,6 +101,19 @@ class DealerLink:
         else:
             self._open(self._address if self._place is None else endpoint(*self._place))
 
+    def relist(self, keyring: Keyring) -> None:
+        """The keys are these from now on: a listener that has proved another one has to prove one of them."""
+        self._keyring = keyring
+        before, self._keys = self._key, () if self._identity is None else keyring.listed[self._identity]
+        if before in self._keys:
+            self._which = self._keys.index(before)
+        elif self.reader is not None:
+            if self.up:
+                self._sockets.push(self._link, Broken(self._link))
+            self._close(0)
+            if self._later is None:
+                self._try_again(_SELDOM)
+
     def close(self, linger: float = 0) -> None:
         """Close the socket and try no more; flush for at most `linger` seconds."""
         if self._later is not None:

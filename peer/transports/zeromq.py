@@ -138,7 +138,10 @@ class ZeroMQTransport:
     def _came(self, parts: Parts) -> None:
         assert self.guard is not None, "it is there before the first message"
         link, frames = parts[0].bytes, [part.buffer for part in parts[1:]]
-        identity = None if self._auth is None else int(parts[0]["User-Id"])
+        identity = None if self._auth is None else self._auth.owner(str(parts[0]["User-Id"]))
+        if self._auth is not None and identity is None:
+            self.guard.end_sender(parts[-1])
+            return
         self.guard.came(parts[-1], link, identity)
         self._sockets.push(_ACCEPTED, Arrival(link, frames, identity))
 
@@ -158,13 +161,15 @@ class ZeroMQTransport:
         return link
 
     def admit(self, keys: Mapping[Identity, tuple[str, ...]]) -> None:
-        """Let in who has these keys; connections that are there stay."""
+        """Let in who has these keys. A connection by a key that is listed no more ends with its next message."""
         if self.keyring is None:
             return
         found = {rank: tuple(map(bytes.fromhex, some)) for rank, some in keys.items() if some}
         self.keyring = replace(self.keyring, listed={**self.keyring.listed, **found})
         if self._auth is not None:
             self._auth.relist(self.keyring)
+        for dealer in self._dealers.values():
+            dealer.relist(self.keyring)
 
     def drop(self, link: Link) -> None:
         """Close the link's DEALER, or the connection of a link that was accepted."""

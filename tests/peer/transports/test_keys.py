@@ -119,6 +119,33 @@ async def test_a_peer_that_is_dialled_may_prove_either_of_its_keys(opened):
         assert (await next_of(listener, Arrival)).identity == 1
 
 
+async def test_who_has_proved_a_key_that_is_listed_no_more_is_turned_away_with_its_next_message(opened):
+    rings, new = keyrings(2), public_of(new_secret())
+    listener, dialler = opened(rings[0]), opened(rings[1])
+    link = dialler.dial(await listener.listen(TCP), 0)
+    await next_of(dialler, Opened)
+    listener.admit({1: (new.hex(),)})
+    dialler.send(link, [b"by the old key"])
+    assert await listener.receive() == TurnedAway("127.0.0.1", "unlisted-key", 1)
+
+
+async def test_a_listener_whose_key_is_listed_no_more_is_left_and_one_with_the_new_key_is_found(opened):
+    rings, secret = keyrings(2), new_secret()
+    listener, dialler = opened(rings[0]), opened(rings[1])
+    address = await listener.listen(TCP)
+    link = dialler.dial(address, 0)
+    await next_of(dialler, Opened)
+    dialler.admit({0: (rings[0].public.hex(), public_of(secret).hex())})
+    dialler.send(link, [b"both are listed"])
+    assert (await next_of(listener, Arrival)).frames == [b"both are listed"]
+    dialler.admit({0: (public_of(secret).hex(),)})
+    await next_of(dialler, Broken)
+    assert (await next_of(dialler, Unreachable)).link == link
+    await listener.close(0)
+    await opened(Keyring(secret, rings[0].listed)).listen(address)
+    assert await next_of(dialler, Opened) == Opened(link)
+
+
 async def test_of_an_identity_that_connects_again_and_again_only_the_newest_connection_stays(keyed):
     listener, dialler, address = keyed
     links = []
