@@ -158,9 +158,7 @@ class ConnectionSetup:
 
     def admits(self, rank: int) -> bool:
         """Whether messages of a rank are taken: it is a member by a list that is of use here."""
-        if self._keeper.lists is None or rank in self._keeper.members:
-            return True
-        return any(rank in one.members for one in self._schedule.begun)
+        return self._following.admitted is None or rank in self._following.admitted
 
     def _crosses(self, link: Link, other: Link) -> bool:
         """Whether of two links of a pair each end has dialled one."""
@@ -394,6 +392,11 @@ class ConnectionSetup:
                     self.introduce(link, now)
             elif neighbor.link != link:  # answered, but not by one that may train with us
                 self._hello(link, reply=False)
+        for neighbor in self._members.every():
+            accepted = neighbor.link is not None and self.dialling.get(neighbor.link) is None
+            if accepted and not neighbor.listed and self._may_go(neighbor):
+                effects.append(Close(neighbor.link))
+                self.part(neighbor.link)
         lost = self._lost()
         for rank in lost:
             silent = self._members[rank].link
@@ -409,4 +412,4 @@ class ConnectionSetup:
 
     def _may_go(self, neighbor: Neighbor) -> bool:
         """Whether a link that this peer has dialled is of no use any more: a former member hears first that it is."""
-        return neighbor.status is Status.GONE or not self._keeper.has_to_tell(neighbor.rank)
+        return neighbor.status is Status.GONE or not self._keeper.has_to_tell(neighbor.rank, neighbor.link)

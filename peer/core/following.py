@@ -26,6 +26,8 @@ class Following:
         alone: Whether it cannot be cut off.
 
     Attributes:
+        admitted: The ranks that are members by a list that is of use; all others get nothing but lists. None where no
+            operator can sign any.
         to_dial: The ranks that this peer dials.
         dials_more: Whether ranks have come to these since they were last dialled; to be reset by who dials.
         effects: What is to be done; to be emptied by its reader.
@@ -42,6 +44,7 @@ class Following:
         *,
         alone: bool,
     ) -> None:
+        self.admitted: Collection[int] | None = None
         self.to_dial: frozenset[int] = frozenset()
         self.dials_more = False
         self.effects: list[Effect] = []
@@ -82,7 +85,8 @@ class Following:
         rank, keeper = self._rank, self._keeper
         near = {*keeper.used.connections(rank)}.union(*(one.connections(rank) for one in self._schedule.begun))
         members = {*keeper.members, *near} - {rank}
-        self._members.follow(near, members, self._keep_up(), began=self._began())
+        self.admitted = keeper.members.union(*(one.members for one in self._schedule.begun))
+        self._members.follow(near, self.admitted - {rank}, self._keep_up(), began=self._began())
         known = {one: keeper.place(one).address or self._addresses.get(one) for one in {*members, rank}}
         addresses = {one: address for one, address in known.items() if address is not None}
         if self._dials_all or keeper.joins:  # all of them: they may know nothing of this peer

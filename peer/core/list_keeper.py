@@ -323,11 +323,12 @@ class ListKeeper:
         self._said.pop(link, None)
         self._sent.pop(link, None)
 
-    def has_to_tell(self, rank: int) -> bool:
-        """Whether a rank is a member no more, and its stamp does not show that it knows."""
+    def has_to_tell(self, rank: int, link: Link) -> bool:
+        """Whether a rank is a member no more, and no stamp of it, on this link or elsewhere, shows that it knows."""
         if self.lists is None or rank not in self.lists.counts.former:
             return False
-        return self._stamps.get(rank, self.none).counts < self.lists.counts.key
+        said = max(self._said.get(link, self.none), self._stamps.get(rank, self.none))
+        return said.counts < self.lists.counts.key
 
     @property
     def keys(self) -> dict[int, tuple[str, ...]]:

@@ -74,6 +74,7 @@ class Neighbor:
             round and reached the one before this peer's current one; else empty.
         overdue_in: That round.
         replaced: How often it has connected anew although its earlier connection was there.
+        listed: Whether it is a member by a list that is of use here; others get nothing but lists.
         near: Whether the graphs that are in use have an edge to it. Others are members that were dialled, or that are
             neighbors by a list that does not count yet.
         uses: What names the member list with which it began its current round; empty if that is not known.
@@ -100,6 +101,7 @@ class Neighbor:
     overdue: str = ""
     overdue_in: int = -1
     replaced: int = 0
+    listed: bool = True
     near: bool = True
     uses: bytes = b""
     expected_until: float = math.inf
@@ -182,7 +184,7 @@ class Membership:
                 one.current_round, one.expected_until = there or 0, now + self._config.dead_after
                 if there is None:
                     self.give_up(rank)
-            one.near = rank in near
+            one.near, one.listed = rank in near, rank in members
         self._neighbors = dict(sorted(self._neighbors.items()))
         self._all = [one for one in self._neighbors.values() if one.near]
 
@@ -304,7 +306,8 @@ class Membership:
 
     def reachable(self, rank: int) -> bool:
         """Whether the rank is there and its link is not broken, so that sending to it makes sense."""
-        return self._neighbors[rank].link is not None and self.is_there(rank)
+        one = self._neighbors[rank]
+        return one.listed and one.link is not None and self.is_there(rank)
 
     def note_lost(self, rank: int) -> str | None:
         """Note that a round has gone on without the rank: if it is away or overdue, it is lost.

@@ -191,6 +191,18 @@ def test_a_former_member_that_knocks_gets_the_lists_and_nothing_else():
     assert not table.core.drops.counts, "a list has had it"
 
 
+def test_a_former_member_that_stays_gets_the_lists_alone_and_loses_its_link_once_it_knows():
+    table = ring()
+    table.hand(after(ZERO, remove=[2], force=True))
+    table.writes()
+    table.wait(20, lambda: table.hear("from 2", table.beat(2, 0)))
+    assert table.kinds("from 2") == ["lists"]
+    assert "from 2" not in table.closed
+    table.hear("from 2", replace_stamps(table.beat(2, 0), stamps((2, table.lists.stamp))))
+    table.wait(1)
+    assert "from 2" in table.closed
+
+
 def test_messages_of_a_rank_that_no_list_has_had_are_counted_as_dropped():
     table = ring()
     table.hear("knocks", table.hello(7), lists(7, waits=ONE))
