@@ -433,7 +433,7 @@ class RankFolder:
             return None
         state = checkpoint.read(found, self._learner.load)
         self._check_run(found, state.fingerprint)
-        if state.next_round > self._rounds():
+        if state.next_round > self._rounds() and self._config.lists is None:  # else a later list may have more
             raise CheckpointError(
                 f"checkpoint {str(found)!r} has completed {state.next_round} rounds, more than --rounds "
                 f"{self._rounds()}"

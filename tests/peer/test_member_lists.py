@@ -102,6 +102,22 @@ async def test_a_peer_takes_up_the_lists_on_its_disk(federation, tmp_path):
     assert {rank: outcome.completed_rounds for rank, outcome in done(await ours.run()).items()} == {0: 4, 1: 4}
 
 
+async def test_a_peer_that_has_lost_its_lists_goes_on_past_the_rounds_of_list_0(federation, tmp_path):
+    first = zero(2)
+    one = signed(first, rounds=5)
+    two = signed(one, rounds=7)
+    change = {rank: {"lists": config_of(replace(first, rounds=3))} for rank in range(2)}
+    for lists, rounds in ((one, 5), (two, 7)):
+        for rank in range(2):
+            (tmp_path / f"rank-{rank}").mkdir(exist_ok=True)
+            write_lists(tmp_path / f"rank-{rank}", lists, None)
+        if lists is two:
+            (tmp_path / "rank-1" / MEMBERS).unlink()
+        ours = federation("inprocess", build("full", 2), rounds=3, out=tmp_path, resume=True, change=change)
+        found = done(await ours.run())
+        assert {rank: outcome.completed_rounds for rank, outcome in found.items()} == {0: rounds, 1: rounds}
+
+
 def test_a_file_of_lists_is_read_as_it_was_written(tmp_path):
     assert read_lists(tmp_path) == (None, None)
     first = zero(3)

@@ -155,7 +155,7 @@ def who_is_out_is_not_told(patch):
         return rank not in self.lists.counts.former and heard(self, link, rank, table)
 
     patch.setattr(ListKeeper, "heard", silent)
-    patch.setattr(ListKeeper, "has_to_tell", lambda self, rank: False)
+    patch.setattr(ListKeeper, "has_to_tell", lambda self, rank, link: False)
 
 
 def the_first_vote_stays(patch):
