@@ -14,7 +14,7 @@ from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
 from dpeer.federation.addresses import unanswered
 from dpeer.federation.control_client import NoAnswer, NotRunning
-from dpeer.federation.member_changes import Change, Situation, differences, in_short, next_list
+from dpeer.federation.member_changes import Change, Situation, described, differences, in_short, next_list
 from dpeer.federation.member_client import ask_again, asked, hand, write_list
 from dpeer.federation.member_zero import named_graph
 from dpeer.federation.operators import read_operator, signers_of
@@ -60,6 +60,9 @@ def submit(order: Order, change: Change) -> int:
         _check_training(settings, one)
     for line in differences(before, one):
         click.echo(line)
+    kept = [rank for rank, member in one.members.items() if before.members.get(rank) == member]
+    for rank in kept if before.version == 0 else ():
+        click.echo(f"as in the federation file there: rank {rank}: {described(one.members[rank])}")
     for rank, member in one.members.items():
         where = member.address
         new = rank not in before.members or before.members[rank].address != where

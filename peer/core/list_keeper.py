@@ -177,6 +177,15 @@ class ListKeeper:
                 raise MemberListError(f"{where}{error}") from error
         self.lists = MemberLists(counts or self._config.zero, waits)
         self.kept(self.lists.stamp)
+        first, used = self._config.zero.members, self.lists.counts
+        if others := [rank for rank, one in used.members.items() if rank in first and first[rank].keys != one.keys]:
+            self._log(
+                "info",
+                "member-list",
+                f"member list {used.version} counts, in which rank {', '.join(map(str, others))} has other keys than "
+                "in the federation file: dpeer members change --key changes them, not the file",
+                version=used.version,
+            )
         if given is not None:
             if waits is None and given.version > self.lists.counts.version:
                 self.lists = MemberLists(self.lists.counts, given)

@@ -118,6 +118,7 @@ class MemberWorld(World):
         self.listed_by: dict[tuple[int, int, int], MemberList] = {}
         self.begun: list[Begun] = []
         self.rows: dict[tuple[int, int], dict[int, float]] = {}
+        self.mixed_at: dict[tuple[int, int], float] = {}
         self.given: dict[int, MemberList] = {}
 
     # -- the operators -------------------------------------------------------------------------------------
@@ -249,6 +250,7 @@ class MemberWorld(World):
 
     def weighs(self, life, number, row):
         self.rows[life.rank, number] = row
+        self.mixed_at[life.rank, number] = self.loop.time()
 
     def sits_out(self, life, number):
         self.sat_out.add((life.rank, number))
@@ -344,14 +346,21 @@ class MemberWorld(World):
         return deepest, worst
 
     def columns(self):
-        """The largest error of a column, over those who mixed with one list, and how many rounds lacked an edge."""
+        """The largest error of a column, over those who mixed with one list, and how many rounds lacked an edge.
+
+        Who enters a round that others had mixed before they heard of its entry has their bodies, and they lack its own.
+        """
         error, partial_rounds = 0.0, 0
+        late = set()
+        for rank, number in self.adopted:
+            began = self.began.get((rank, number + 1), -math.inf)
+            late |= {one for (_, one), at in self.mixed_at.items() if one == number + 1 and at < began}
         for number in sorted({number for _, number in self.rows}):
             rows = {rank: row for (rank, one), row in self.rows.items() if one == number}
             lacks = False
             for rank, row in rows.items():
                 column = math.fsum(other.get(rank, 0.0) for other in rows.values())
-                error = max(error, abs(column - 1))
+                error = max(error, abs(column - 1) if number not in late else 0.0)
                 near = self.graph(rank, number).in_neighbors
                 lacks |= any(other not in row for other in near)
             partial_rounds += lacks
