@@ -487,9 +487,9 @@ def _senders(world, life):
 def _cut_off(world, rank, neighbors):
     """Whether a peer had a reason to end: none of these that has finished could hear it, and the rest is no quorum."""
     rounds, scenario = world.scenario.rounds, world.scenario
-    slow = any(fault.what == "slow" and rank in fault.ranks for fault in scenario.faults)
-    if slow or scenario.deadline is not None:
-        return True  # it may be too slow to catch up before the others have ended
+    slow = {one for fault in scenario.faults if fault.what == "slow" for one in fault.ranks}
+    if rank in slow or (neighbors and slow.issuperset(neighbors)) or scenario.deadline is not None:
+        return True  # it, or the only ones that it hears, may be too slow to catch up before the others have ended
     completed = [0 if disk.saved is None else disk.saved.next_round for disk in world.disks]
     life = world.lives[rank][-1]
     for other in neighbors:

@@ -32,6 +32,11 @@ def test_a_returner_waits_in_the_last_round_for_a_body_that_is_on_its_way():
     assert why(generate_islands(11240)) is None
 
 
+def test_a_peer_whose_only_sender_is_slow_may_end_without_it() -> None:
+    # On a one-way ring the slow neighbor comes back, too, and is never as far as the others when they end.
+    assert why(generate_islands(32030)) is None
+
+
 @pytest.mark.parametrize("seconds", [5.0, 20.0, 40.0, 120.0])
 def test_a_peer_that_is_cut_off_pauses_and_trains_with_the_others_again(seconds):
     """One of four, rounds of half a second: before, most rounds had no exchange anywhere after the cut."""
