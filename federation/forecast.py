@@ -16,7 +16,7 @@ import torch
 
 from dpeer.federation.build import PeerParts
 from dpeer.federation.config import RunConfig
-from dpeer.peer.core.schedule import ListedGraph
+from dpeer.peer.core.listed_graph import ListedGraph
 from dpeer.peer.core.wire import federation_id
 from dpeer.results.units import duration, rate, size
 from dpeer.training import TorchLearner

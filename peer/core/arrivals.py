@@ -18,8 +18,8 @@ from dpeer.peer.core.membership import Membership, Neighbor, Status
 from dpeer.peer.core.neighbor_reports import NeighborReports
 from dpeer.peer.core.presence import Presence
 from dpeer.peer.core.round_clock import RoundClock
-from dpeer.peer.core.round_deadline import TransferProgress
 from dpeer.peer.core.send_queue import SendQueues
+from dpeer.peer.core.transfer_progress import TransferProgress
 from dpeer.peer.core.wire import Frames, Goodbyes
 from dpeer.peer.transport import Link
 

@@ -12,10 +12,10 @@ from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.effects import Close, Effect
 from dpeer.peer.core.exchange import Exchange
-from dpeer.peer.core.following import Following
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.limits import ASK_AGAIN, ASKED
+from dpeer.peer.core.list_follower import ListFollower
 from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.membership import NOT_APPEARED, Membership, Neighbor, Status
 from dpeer.peer.core.presence import Presence
@@ -57,7 +57,7 @@ class ConnectionSetup:
         handshake: Handshake,
         round_clock: RoundClock,
         keeper: ListKeeper,
-        following: Following,
+        following: ListFollower,
         ledger_guard: LedgerGuard,
         presence: Presence,
         log: Callable[..., None],

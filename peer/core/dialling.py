@@ -1,4 +1,4 @@
-"""Dialling: the dialled links, each with its rank, next hello, and the silence allowed before a redial; no I/O."""
+"""Dialling: which of two ranks dials, the links dialled, and when a silent one is dialled anew; no I/O."""
 
 from __future__ import annotations
 

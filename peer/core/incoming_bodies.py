@@ -1,4 +1,4 @@
-"""Incoming bodies: checks bodies and chunks, charges tokens for useless bytes, and fills the inbox; no I/O."""
+"""Incoming bodies: checks and times bodies and chunks, fills the inbox, tells senders their chunk length; no I/O."""
 
 from __future__ import annotations
 

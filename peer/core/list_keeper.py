@@ -14,11 +14,11 @@ from dpeer.peer.config import ListsConfig, PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.dialling import Place
 from dpeer.peer.core.effects import Effect, Keep
+from dpeer.peer.core.listed_graph import ListedGraph
 from dpeer.peer.core.member_list import Former, Gone, Member, MemberList, MemberListError, decode
 from dpeer.peer.core.member_lists import Change, MemberLists, Stamp, Word
-from dpeer.peer.core.schedule import ListedGraph
 from dpeer.peer.core.send_queue import SendQueues
-from dpeer.peer.core.stamps import Stamps, unpacked
+from dpeer.peer.core.stamp_table import StampTable, unpacked
 from dpeer.peer.transport import Link
 from dpeer.topology import Graphs
 
@@ -45,7 +45,7 @@ class ListKeeper:
         self,
         config: PeerConfig,
         topology: Graphs,
-        stamps: Stamps,
+        stamps: StampTable,
         send_queues: SendQueues,
         follow: Callable[[], None],
         now: Callable[[], int],

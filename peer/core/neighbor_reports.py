@@ -1,4 +1,4 @@
-"""Neighbor reports: log lines on deaths, goodbyes, second bodies, unreachable neighbors and the relay; no I/O."""
+"""Neighbor reports: logs neighbors' deaths, goodbyes and second bodies; logs and notes trouble of links; no I/O."""
 
 from __future__ import annotations
 

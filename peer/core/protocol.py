@@ -31,12 +31,12 @@ from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.effects import Effect, LogEvent, Throttle, Write
 from dpeer.peer.core.exchange import Exchange
-from dpeer.peer.core.following import Following
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.incoming_bodies import IncomingBodies
 from dpeer.peer.core.lateness import Lateness
 from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.limits import RateLimiter, sender_of
+from dpeer.peer.core.list_follower import ListFollower
 from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.member_list import MemberList
 from dpeer.peer.core.member_lists import Stamp
@@ -46,9 +46,9 @@ from dpeer.peer.core.presence import Presence
 from dpeer.peer.core.returner import CatchUp, Entry
 from dpeer.peer.core.round_budget import RoundBudget, RoundLimit
 from dpeer.peer.core.round_clock import Quorum, RoundClock
-from dpeer.peer.core.round_deadline import TransferProgress
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
+from dpeer.peer.core.transfer_progress import TransferProgress
 from dpeer.peer.core.waiting import Waiting
 from dpeer.peer.core.wire import Frames, Goodbyes
 from dpeer.peer.learner import Learner
@@ -107,7 +107,7 @@ class Core:
         self.drops = DropCounter(self._log_free)
         self._config, self.rank = config, config.rank
         self.schedule = Schedule(used, config.rank)
-        self._following = Following(
+        self._following = ListFollower(
             config.rank, self.lists, self.round_clock, self.schedule, self.members,
             lambda: self.waiting.start.began, alone=self._alone,
         )  # fmt: skip

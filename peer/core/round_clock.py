@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer.core.stamps import Stamps
+from dpeer.peer.core.stamp_table import StampTable
 
 Quorum = Literal["majority", "any"] | int
 
@@ -57,7 +57,7 @@ class RoundClock:
         self._grows, self._size = grows, size
         self._members = np.arange(size)
         self._completed = np.full(max(size, rank + 1), _ABSENT, _ENTRY)
-        self.stamps = Stamps(rank)
+        self.stamps = StampTable(rank)
         """Beside the rounds, which member lists each rank has on disk."""
         self.slack = 0
         """How many rounds more than a quorum a peer may have completed when it begins another one."""

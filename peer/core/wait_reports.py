@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 
 from dpeer.peer.core.membership import Membership, Status
-from dpeer.peer.core.round_deadline import LONGEST, RoundDeadline, Transfer, TransferProgress
+from dpeer.peer.core.round_deadline import RoundDeadline
+from dpeer.peer.core.transfer_progress import LONGEST, Transfer, TransferProgress
 from dpeer.peer.core.wait import Wait
 
 

@@ -18,8 +18,9 @@ from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_clock import NO_QUORUM, RoundClock
-from dpeer.peer.core.round_deadline import RoundDeadline, TransferProgress
+from dpeer.peer.core.round_deadline import RoundDeadline
 from dpeer.peer.core.start_wait import StartWait
+from dpeer.peer.core.transfer_progress import TransferProgress
 from dpeer.peer.core.wait import Kind, Pauses, Wait, WaitingNow
 from dpeer.peer.core.wait_reports import WaitReports
 

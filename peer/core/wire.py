@@ -71,7 +71,7 @@ _Round = Annotated[int, Field(ge=0, lt=2**53)]
 _Presence = Annotated[bytes, Field(max_length=2**24)]
 """The sender's table of `RoundClock`: how many rounds each rank has completed at least; may be empty."""
 _Stamps = Annotated[bytes, Field(max_length=2**22)]
-"""The sender's table of `Stamps`: which member lists each rank has on disk; empty where all have list 0."""
+"""The sender's table of `StampTable`: which member lists each rank has on disk; empty where all have list 0."""
 _Uses = Annotated[bytes, Field(max_length=USES_BYTES)]
 """The first bytes of the digest of the member list with which the sender began the round; empty if it has not yet."""
 _Document = Annotated[bytes, Field(max_length=MOST_BYTES)]

@@ -12,7 +12,7 @@ from dpeer.exceptions import PeersMissing, TopologyError
 from dpeer.peer.config import ListsConfig
 from dpeer.peer.core.member_list import NO_KEY, Former, Member, MemberList, Signers, is_quorum
 from dpeer.peer.core.member_lists import Stamp
-from dpeer.peer.core.stamps import unpacked
+from dpeer.peer.core.stamp_table import unpacked
 from dpeer.peer.core.wire import USES_BYTES, unpack
 from dpeer.simulation.network import later
 from tests.world.disk import Disk

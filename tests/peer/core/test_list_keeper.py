@@ -10,7 +10,7 @@ from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Admit, Dial, Keep
 from dpeer.peer.core.member_list import NO_KEY, Former, Key, Member, MemberList, MemberListError, Signers
 from dpeer.peer.core.member_lists import Stamp
-from dpeer.peer.core.stamps import Stamps, unpacked
+from dpeer.peer.core.stamp_table import StampTable, unpacked
 from dpeer.topology import build
 from tests.peer.core.test_member_list import OPERATORS
 from tests.peer.table import Table
@@ -78,7 +78,7 @@ def lists(rank, counts=None, waits=None):
 
 
 def stamps(*found):
-    table = Stamps(99)
+    table = StampTable(99)
     for rank, stamp in found:
         table.reached(rank, stamp)
     return table.table

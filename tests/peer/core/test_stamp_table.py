@@ -5,7 +5,7 @@ import pytest
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.member_list import NO_KEY, Key
 from dpeer.peer.core.member_lists import Stamp
-from dpeer.peer.core.stamps import Stamps, unpacked
+from dpeer.peer.core.stamp_table import StampTable, unpacked
 
 ONE, TWO = Key(1, b"1" * 32), Key(2, b"2" * 32)
 VOTED, COUNTS = Stamp(ONE, TWO), Stamp(TWO, NO_KEY)
@@ -16,7 +16,7 @@ def believes(rank, stamp):
 
 
 def test_ranks_with_one_stamp_travel_together():
-    ours = Stamps(0)
+    ours = StampTable(0)
     assert ours.table == b""
     assert all(ours.reached(rank, VOTED) for rank in (0, 300, 7))
     assert ours.reached(2, COUNTS)
@@ -25,7 +25,7 @@ def test_ranks_with_one_stamp_travel_together():
 
 
 def test_an_entry_grows_and_only_its_rank_raises_it():
-    ours, theirs = Stamps(0), Stamps(1)
+    ours, theirs = StampTable(0), StampTable(1)
     ours.reached(0, VOTED)
     assert not ours.reached(0, VOTED)
     assert theirs.reached(0, COUNTS)
@@ -43,11 +43,11 @@ def test_an_entry_grows_and_only_its_rank_raises_it():
 @pytest.mark.parametrize("table", [b"x", bytes(73), bytes(74)[:-2] + b"\x02\x00" + bytes(3)])
 def test_a_table_that_ends_too_early_is_refused(table):
     with pytest.raises(ProtocolError, match="malformed: stamps of member lists end in the middle"):
-        Stamps(0).merge(table, believes)
+        StampTable(0).merge(table, believes)
 
 
 def test_what_may_not_be_believed_is_left_out_of_the_table_too():
-    ours, theirs = Stamps(0), Stamps(1)
+    ours, theirs = StampTable(0), StampTable(1)
     theirs.reached(1, VOTED)
     theirs.reached(2, VOTED)
     assert ours.merge(theirs.table, lambda rank, stamp: rank == 2)

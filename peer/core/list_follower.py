@@ -1,4 +1,4 @@
-"""Following: what follows from member lists: quorum, slack, graphs of rounds, neighbors, and whom to dial; no I/O."""
+"""List follower: applies member lists, as they change, to quorum, schedule, neighbors and ranks to dial; no I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
 
 
-class Following:
+class ListFollower:
     """Applies the lists as they change, and the list of each round as it begins.
 
     The quorum goes by the list that counts at once, a round by the one with which it was begun. Links are kept to

@@ -1,4 +1,4 @@
-"""Stamps: which member lists each rank is known to have on disk, and that table as it travels; no I/O."""
+"""Stamp table: the newest known stamp of each rank, merged by maximum, and the table as it travels; no I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STAMP = struct.Struct("<i32si32sH")
 _RANK = np.dtype("<u2")
 
 
-class Stamps(Mapping[int, Stamp]):
+class StampTable(Mapping[int, Stamp]):
     """The table of one peer. Only a rank itself raises its entry; all others take the maximum of what comes.
 
     Ranks that have list 0 alone, as all have in a run without lists, have no entry.
