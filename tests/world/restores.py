@@ -65,13 +65,15 @@ def heard_of(world, rank):
 
 
 def releases(world, life, number):
-    """The ledger of a peer that releases a body has all rounds of which a body of this rank was ever sent.
+    """The ledger of a peer that releases a body has had all rounds of which a body of this rank was ever sent.
 
-    Where no neighbor knows of them that it has met they are not found, nor ever after.
+    Where no neighbor knows of them that it has met they are not found, nor ever after: of this very round it charges
+    its own body alone.
     """
     if not is_restored(world, life.rank):
         return
-    known = {one for one, _ in world.disks[life.rank].ledger}.union(*(one.unknown for one in world.lives[life.rank]))
+    before = world.disks[life.rank].ledger[:-1]
+    known = {one for one, _ in before}.union(*(one.unknown for one in world.lives[life.rank]))
     lacks = sorted(one for rank, one in world.sent_bodies if rank == life.rank and one not in known)
     members = life.peer.core.members
     here = [one for one in life.heard_of if one.rank in members and members.is_there(one.rank)]

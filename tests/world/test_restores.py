@@ -37,6 +37,11 @@ def test_a_release_that_nobody_knew_of_when_a_copy_was_put_back_is_not_found_aft
     assert why(generate_restores(31048)) is None
 
 
+def test_a_release_that_nobody_has_got_when_a_copy_was_put_back_is_made_again():
+    """The body was cut on its way: nobody knows of it, and the copy comes back to the very round."""
+    assert why(generate_restores(3335)) is None
+
+
 def put_back(seconds, *faults, size=5, rounds=40, **more):
     """A world in which rank 3's disk is copied after 5 s and lost at 12 s, and the copy put back `seconds` later."""
     loss = Fault("back up", (3,), 5.0), Fault("restore", (3,), 12.0, seconds), *faults
