@@ -196,15 +196,17 @@ def in_vain(world, life, number):
 def memory(world, life):
     """A peer keeps two bodies of its own, two of each neighbor, and three to be written to each, as far as it is known.
 
-    Those are of the round before the neighbor's, which it may have asked for, of its own and of the one after that.
+    Those are of the round before the neighbor's, which it may have asked for, of its own and of the one after that. Of
+    one that a list takes from its neighbors it keeps what came before, until the rounds of these bodies are over.
     """
     if life.peer is None:
         return
-    core, neighbors = life.peer.core, len(life.peer.core.members.every())
-    exchange = core.exchange
+    core, exchange = life.peer.core, life.peer.core.exchange
+    neighbors = len(core.members.every())
+    heard = len({one.rank for one in core.members.every()}.union(*exchange.inbox._rounds.values()))
     for name, count, most in (
         ("bodies of its own", len(exchange.outbox.frames), 2),
-        ("bodies of neighbors", len(exchange.inbox), 2 * neighbors),
+        ("bodies of neighbors", len(exchange.inbox), 2 * heard),
         ("bodies to be written", len(core.send_queues), 3 * neighbors),
     ):
         if count > most:

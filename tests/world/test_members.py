@@ -72,6 +72,11 @@ def test_a_peer_between_one_that_is_dead_and_one_that_has_not_come_may_end_isola
     assert why(generate_members(166)) is None
 
 
+def test_a_peer_holds_the_bodies_of_a_neighbor_that_a_list_has_taken_from_it_until_their_rounds_are_over():
+    """With a new disk it has heard all others by list 0, of which one is no neighbor by the list that counts."""
+    assert why(generate_members(20157)) is None
+
+
 @pytest.mark.parametrize(("accident", "least"), [(accidents.twins_and_a_cut, 1), (accidents.a_voter_loses_its_disk, 1)])
 def test_what_is_not_promised_ends_all_the_same(accident, least):
     """Two groups run rounds beside each other as long as the cut lasts; when it is over they have one list."""
