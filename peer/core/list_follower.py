@@ -92,7 +92,8 @@ class ListFollower:
         if self._dials_all or keeper.joins:  # all of them: they may know nothing of this peer
             wanted = {one for one in members if one in addresses}
         else:
-            wanted = {one for one in near | keeper.near if dials(rank, one, addresses)}
+            some = {one for one in near | keeper.near if one in addresses}
+            wanted = {one for one in some if keeper.may_lack(one) or dials(rank, one, addresses)}
         self.dials_more |= not wanted <= self.to_dial
         self.to_dial = frozenset(wanted)
 

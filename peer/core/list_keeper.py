@@ -332,6 +332,10 @@ class ListKeeper:
         self._said.pop(link, None)
         self._sent.pop(link, None)
 
+    def may_lack(self, rank: int) -> bool:
+        """Whether no stamp of a rank shows that it has both lists of this peer: it may know another address of it."""
+        return self.lists is not None and self._stamps.get(rank, self.none) < self.lists.stamp
+
     def has_to_tell(self, rank: int, link: Link) -> bool:
         """Whether a rank is a member no more, and no stamp of it, on this link or elsewhere, shows that it knows."""
         if self.lists is None or rank not in self.lists.counts.former:

@@ -105,10 +105,13 @@ def the_center_dies():
 
 
 def islands_hear_themselves():
-    """Three of seven in a ring die; 4 and 6 are handed a list, by which they are neighbors; 1 and 2 hear each other."""
+    """Three of seven in a ring die; 4 and 6 are handed a list, by which they are neighbors; 1 and 2 hear each other.
+
+    The list that joins them comes later than they wait.
+    """
     dead = tuple(Fault("power", (rank,), 10, math.inf) for rank in (0, 3, 5))
-    changes = (Change(50, 6, remove=(5,)), Change(90, 6, remove=(0, 3)))
-    world = _play("ring", 7, wait=200.0, faults=dead, changes=changes)
+    changes = (Change(50, 6, remove=(5,)), Change(140, 6, remove=(0, 3)))
+    world = _play("ring", 7, wait=60.0, faults=dead, changes=changes)
     _agree(world, (1, 2, 4, 6))
     return _ends(world, (1, 2, 4, 6))
 
@@ -244,6 +247,13 @@ def a_member_moves():
     world = _play("ring", 5, changes=(Change(10, 0, move=2, comes=2.0),))
     _agree(world, range(5))
     return _ends(world, range(5))
+
+
+def a_member_moves_from_between_others():
+    """Ranks 0 and 1 hear of the others over it alone, and so cannot know its other address: it dials them."""
+    world = _play("line", 7, rounds=24, changes=(Change(10, 5, move=2, comes=0.5),))
+    _agree(world, range(7))
+    return _ends(world, range(7))
 
 
 def whole_rounds():

@@ -52,6 +52,7 @@ ACCIDENTS = [
     accidents.two_operators_at_once,
     accidents.forced_beside_others,
     accidents.a_member_moves,
+    accidents.a_member_moves_from_between_others,
     accidents.whole_rounds,
     accidents.directed_and_changing_graphs,
 ]
@@ -75,6 +76,11 @@ def test_a_peer_between_one_that_is_dead_and_one_that_has_not_come_may_end_isola
 def test_a_peer_holds_the_bodies_of_a_neighbor_that_a_list_has_taken_from_it_until_their_rounds_are_over():
     """With a new disk it has heard all others by list 0, of which one is no neighbor by the list that counts."""
     assert why(generate_members(20157)) is None
+
+
+def test_a_peer_that_moves_is_found_by_neighbors_that_do_not_have_the_list():
+    """It is the only way to them, and the others would have completed the run before these dialled all members."""
+    assert why(generate_members(437)) is None
 
 
 @pytest.mark.parametrize(("accident", "least"), [(accidents.twins_and_a_cut, 1), (accidents.a_voter_loses_its_disk, 1)])
@@ -153,6 +159,10 @@ def newcomers_may_outnumber_those_who_stay(patch):
     patch.setattr(members, "is_quorum", lambda members, ranks: True)
 
 
+def who_has_moved_waits_to_be_dialled(patch):
+    patch.setattr(ListKeeper, "may_lack", lambda self, rank: False)
+
+
 def who_is_out_is_not_told(patch):
     heard = ListKeeper.heard
 
@@ -201,6 +211,7 @@ MUTATIONS = [
     (only_who_hears_no_neighbor_dials_all, accidents.islands_hear_themselves),
     (nobody_dials_all, accidents.away_behind_a_firewall),
     (newcomers_may_outnumber_those_who_stay, accidents.newcomers_do_not_come),
+    (who_has_moved_waits_to_be_dialled, accidents.a_member_moves_from_between_others),
     (who_is_out_is_not_told, accidents.a_leaver_hears_late),
     (who_is_out_is_not_told, accidents.forced_beside_others),
     (the_first_vote_stays, accidents.two_operators_at_once),

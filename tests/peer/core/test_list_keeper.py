@@ -274,6 +274,17 @@ def test_a_newcomer_waits_for_a_list_with_it_and_dials_all_members():
     assert table.core.catch_up.behind(0), "it sits out until it has adopted bodies"
 
 
+def test_who_has_a_list_that_neighbors_may_lack_dials_them_until_their_stamps_show_it():
+    """They may know another address of this peer alone, which they dial in vain."""
+    moved = after(ZERO, members={**ZERO.members, 2: Member("tcp://elsewhere:1", ("bb" * 32,))})
+    table = Listed(rank=2, given=moved)
+    table.wait(1)
+    assert {*table.links} == {0, 1}
+    table.hear("from 1", replace_stamps(table.hello(1), stamps((1, table.lists.stamp))))
+    table.core.enter(0, table.now)
+    assert table.core._following.to_dial == {0}
+
+
 @pytest.mark.parametrize(("completed", "waits"), [(0, False), (1, True)])
 def test_a_member_that_a_list_makes_a_neighbor_is_dialled_at_once_and_waited_for_if_it_keeps_up(completed, waits):
     table = Listed(rank=1, topology=build("star", 3), start=4)
