@@ -101,7 +101,7 @@ def test_an_error_in_a_cluster_names_the_rank_and_has_the_peers_code(broken_task
     assert "Traceback" not in done.stderr
     (line,) = (line for line in done.stderr.splitlines() if line.startswith("dpeer: "))
     assert line[:15] in ("dpeer: rank 0: ", "dpeer: rank 1: ")
-    assert line[15:] == "task 'mine.py:raising' failed: FileNotFoundError: no scans"
+    assert line[15:] == "task 'mine.py:raising' failed: FileNotFoundError: no scans (mine.py line 23)"
 
 
 def test_help_and_version_are_no_errors(dpeer: Command) -> None:

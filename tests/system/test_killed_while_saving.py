@@ -22,7 +22,7 @@ from pathlib import Path
 
 import small
 from dpeer.peer import checkpoint
-from dpeer.results import metrics
+from dpeer.results import metrics_file
 
 flush = checkpoint.flush
 
@@ -44,7 +44,7 @@ def task(rank, size, seed, moment=None, **options):
         threading.Event().wait()
 
     if rank == 0:
-        checkpoint.flush = metrics.flush = held
+        checkpoint.flush = metrics_file.flush = held
     return small.task(rank, size, seed, **options)
 '''
 
