@@ -189,9 +189,9 @@ class Driver:
         """Stay until no neighbor needs the body of the round before `number`."""
         await self._until(lambda now: self.core.part(number, now))
 
-    async def linger(self) -> None:
-        """Stay after the last round until no neighbor needs this peer any more."""
-        await self._until(self.core.linger)
+    async def linger(self, completed: int) -> None:
+        """Stay after the last of the `completed` rounds until no neighbor needs this peer any more."""
+        await self._until(lambda now: self.core.linger(completed, now))
 
     def say(self, event: LogEvent) -> None:
         """Log an event of the round loop."""

@@ -148,7 +148,7 @@ class _RoundLoop:
         if number < self.driver.core.schedule.rounds:
             return False
         await self.saver.saved()
-        await self.driver.linger()
+        await self.driver.linger(number)
         return number >= self.driver.core.schedule.rounds
 
     async def reach(self, number: int) -> None:

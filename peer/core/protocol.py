@@ -283,14 +283,17 @@ class Core:
         self.waiting.settle(number, now)
         return self.look(now)
 
-    def linger(self, now: float) -> list[Effect]:
-        """Wait, after the last round, until no neighbor needs this peer any more: ends in a Wake."""
-        self.members.current_round = self.schedule.rounds
-        self.round_clock.reached(self._config.rank, self.schedule.rounds)
-        self.exchange.outbox.reach(self.schedule.rounds)
+    def linger(self, completed: int, now: float) -> list[Effect]:
+        """Wait, after the last of the `completed` rounds, until no neighbor needs this peer: ends in a Wake.
+
+        A list that counts since may have more rounds, of which this peer has not completed one.
+        """
+        self.members.current_round = completed
+        self.round_clock.reached(self._config.rank, completed)
+        self.exchange.outbox.reach(completed)
         self.connection_setup.give_up_done()
         self.exchange.send_heartbeats(one.rank for one in self.members.every())
-        self.waiting.linger(now)
+        self.waiting.linger(completed, now)
         return self.look(now)
 
     def drain(self, now: float) -> list[Effect]:

@@ -111,9 +111,9 @@ class Waiting:
         """Wait until round `number` may be completed."""
         self._begin("settle", number, now)
 
-    def linger(self, now: float) -> None:
+    def linger(self, completed: int, now: float) -> None:
         """Wait until no neighbor needs this peer any more."""
-        self._begin("linger", self._exchange.schedule.rounds, now)
+        self._begin("linger", completed, now)
 
     def part(self, number: int, now: float) -> None:
         """Wait until no neighbor needs the body of the round before `number`, which is not begun any more."""

@@ -38,10 +38,10 @@ def test_one_that_is_done_is_dialled_no_more_once_this_peer_is_done_too(reason, 
     table = ring(rounds=1)
     link = table.links[1]
     if over == "before its goodbye":
-        table.do(table.core.linger(table.now))
+        table.do(table.core.linger(1, table.now))
     table.hear(link, table.goodbye(1, reason))
     if over == "after its goodbye":
-        table.do(table.core.linger(table.now))
+        table.do(table.core.linger(1, table.now))
     assert table.closed == ([link] if reason == "done" and over != "not yet" else [])
     table.wait(100)
     assert (table.links[1] == link) is (reason == "done"), "one that was stopped or has failed may come back"
@@ -265,7 +265,7 @@ def test_after_its_last_round_a_peer_stays_for_a_neighbor_that_has_announced_its
     table.hear("from 2", table.body(2, 0))
     goodbye = table.goodbye(2, "stopped").model_copy(update={"back_within": 100})
     table.hear("from 2", goodbye)
-    table.do(table.core.linger(table.now))
+    table.do(table.core.linger(1, table.now))
     table.hear(table.links[1], table.beat(1, 1), table.goodbye(1, "done"))
     before = len(table.ended)
     table.wait(99)

@@ -228,3 +228,7 @@ def test_an_accident_finds_a_broken_rule(broken, monkeypatch):
     mutation(monkeypatch)
     with pytest.raises((AssertionError, KeyError, ProtocolError)):
         accident()
+
+
+def test_rounds_that_a_list_adds_while_the_last_checkpoint_is_written_are_not_complete():
+    assert why(generate_members(154)) is None

@@ -7,7 +7,7 @@ import pytest
 from dpeer.exceptions import TopologyError
 from dpeer.peer.config import ListsConfig
 from dpeer.peer.core import wire
-from dpeer.peer.core.effects import Admit, Dial, Keep
+from dpeer.peer.core.effects import Admit, Dial, Keep, Wake
 from dpeer.peer.core.member_list import NO_KEY, Former, Key, Member, MemberList, MemberListError, Signers
 from dpeer.peer.core.member_lists import Stamp
 from dpeer.peer.core.stamp_table import StampTable, unpacked
@@ -341,3 +341,13 @@ def test_messages_that_cannot_be_handled_are_logged_once(monkeypatch):
         table.hear("from 2", lists(2, ONE))
     assert table.core.drops.counts["unhandled"] == 3
     assert len(table.events("message-unhandled")) == 1
+
+
+def test_a_peer_that_ends_while_a_list_adds_rounds_has_completed_none_of_them():
+    """While its last checkpoint was written the list came to count: it said that its rounds were complete, too."""
+    table = Listed()
+    table.hand(after(ZERO, rounds=7, force=True))
+    assert table.core.schedule.rounds == 7
+    table.do(table.core.linger(5, table.now))
+    assert (table.core.members.current_round, table.core.round_clock[0]) == (5, 5)
+    assert isinstance(table.ended[-1], Wake), "it goes on"
