@@ -152,7 +152,7 @@ class Exchange:
 
     def awaited(self, number: int, now: float) -> list[int]:
         """The ranks whose body of round `number` is not here and may still come."""
-        uses = self.schedule.uses(number)
+        uses = self.schedule.fitting(number)
         return [
             rank
             for rank in self.schedule.at(number).in_neighbors

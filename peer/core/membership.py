@@ -353,13 +353,13 @@ class Membership:
             return True
         return not self.passed(neighbor.current_round)
 
-    def awaited(self, rank: int, number: int, now: float, uses: bytes = b"") -> bool:
+    def awaited(self, rank: int, number: int, now: float, uses: Collection[bytes] = ()) -> bool:
         """Whether round `number`'s body of this rank, which is not here yet, may still come and is waited for.
 
-        One that has begun the round with another list than `uses` is not: it may have no edge here.
+        One that has begun the round with another list than those of `uses` is not: it may have no edge here.
         """
         neighbor = self._neighbors[rank]
-        if uses and neighbor.current_round == number and neighbor.uses not in (b"", uses):
+        if uses and neighbor.current_round == number and neighbor.uses not in uses:
             return False
         may_come = neighbor.status is Status.GONE or neighbor.mentioned <= number
         return may_come and self.waited_for(rank, number, now)

@@ -60,6 +60,16 @@ class Schedule:
         begun = self._begun.get(number if number < self.rounds else self.rounds - 1)
         return b"" if begun is None else begun.uses
 
+    def fitting(self, number: int) -> set[bytes]:
+        """What a neighbor in round `number` may name of which a body is waited for; empty before this peer begins it.
+
+        It is the list with which this peer has begun the round, or one that has no such round: then the neighbor has
+        completed all, and begins this one once it has the list that adds some.
+        """
+        if number not in self._begun:
+            return set()
+        return {b"", self.uses(number)}.union(one.uses for one in self.begun if one.rounds <= number)
+
     def at(self, number: int) -> Neighborhood:
         """The graph of round `number`; before the first round and after the last one it has no edges."""
         return self._begun.get(number, self._graph).at(number, self._rank)

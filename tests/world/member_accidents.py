@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+from dpeer.simulation.network import Conditions
 from tests.world.faults import Fault
 from tests.world.members import Change, MemberScenario, MemberWorld
 
@@ -207,6 +208,23 @@ def rounds_are_added_at_the_end():
                 "ring", 5, rounds=20, faults=(_part([1, 2], at - 1, seconds),), changes=(Change(at, 4, rounds=10),)
             )
             _ends(world, range(5))
+    return world
+
+
+def rounds_are_added_while_the_last_one_is_written():
+    """Those who have still to write it have completed no more rounds than that."""
+    for at in (18.8, 19.6, 20.4):
+        world = _play("ring", 5, rounds=10, disk=(0.0, 2.0), changes=(Change(at, 0, rounds=3),))
+        _ends(world, range(5))
+    return world
+
+
+def rounds_are_added_as_the_last_one_ends():
+    """Some have completed all rounds by the list before when others train the next one: they are waited for."""
+    slow = Conditions(latency=(0.001, 0.3), redial=(0.1, 1.0), notice=(0.0, 0.5))
+    for at in (2.86, 2.96, 3.26):
+        world = _play("ring", 5, rounds=10, pace=0.05, conditions=slow, changes=(Change(at, 0, rounds=3),))
+        _ends(world, range(5))
     return world
 
 

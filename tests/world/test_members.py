@@ -9,6 +9,8 @@ from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.member_lists import MemberLists, Rule
 from dpeer.peer.core.membership import Membership
+from dpeer.peer.core.protocol import Core
+from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.waiting import Waiting
 from dpeer.simulation.network import later
 from tests.thinning import every
@@ -48,6 +50,8 @@ ACCIDENTS = [
     accidents.a_leaver_hears_late,
     accidents.a_leaver_is_slow,
     accidents.rounds_are_added_at_the_end,
+    accidents.rounds_are_added_while_the_last_one_is_written,
+    accidents.rounds_are_added_as_the_last_one_ends,
     accidents.a_newcomer_has_a_list_of_its_own,
     accidents.two_operators_at_once,
     accidents.forced_beside_others,
@@ -163,6 +167,15 @@ def who_has_moved_waits_to_be_dialled(patch):
     patch.setattr(ListKeeper, "may_lack", lambda self, rank: False)
 
 
+def all_rounds_are_complete_after_the_last_one(patch):
+    linger = Core.linger
+    patch.setattr(Core, "linger", lambda self, number, now: linger(self, self.schedule.rounds, now))
+
+
+def who_has_ended_by_another_list_is_not_awaited(patch):
+    patch.setattr(Schedule, "fitting", lambda self, number: {b"", self.uses(number)})
+
+
 def who_is_out_is_not_told(patch):
     heard = ListKeeper.heard
 
@@ -187,7 +200,7 @@ def the_first_vote_stays(patch):
 def bodies_of_two_lists_are_mixed(patch):
     awaited = Membership.awaited
     patch.setattr(Inbox, "_fitting", lambda self, number: self._rounds.get(number, {}))
-    patch.setattr(Membership, "awaited", lambda self, rank, number, now, uses=b"": awaited(self, rank, number, now))
+    patch.setattr(Membership, "awaited", lambda self, rank, number, now, uses=(): awaited(self, rank, number, now))
 
 
 def who_leaves_is_no_member_in_a_round_that_has_begun(patch):
@@ -212,6 +225,8 @@ MUTATIONS = [
     (nobody_dials_all, accidents.away_behind_a_firewall),
     (newcomers_may_outnumber_those_who_stay, accidents.newcomers_do_not_come),
     (who_has_moved_waits_to_be_dialled, accidents.a_member_moves_from_between_others),
+    (all_rounds_are_complete_after_the_last_one, accidents.rounds_are_added_while_the_last_one_is_written),
+    (who_has_ended_by_another_list_is_not_awaited, accidents.rounds_are_added_as_the_last_one_ends),
     (who_is_out_is_not_told, accidents.a_leaver_hears_late),
     (who_is_out_is_not_told, accidents.forced_beside_others),
     (the_first_vote_stays, accidents.two_operators_at_once),

@@ -47,6 +47,20 @@ def test_without_edges_any_distance_fits():
     assert not schedule.fits(9, 1, 10)
 
 
+def test_bodies_are_awaited_of_who_is_in_the_round_by_the_same_list_or_has_none_left_by_its_own():
+    ring = build("ring", 3)
+    schedule = Schedule(ListedGraph(ring, range(3), 2, b"ended"), 0)
+    schedule.begin(1)
+    schedule.use(ListedGraph(ring, range(3), 5, b"longer"))
+    assert schedule.fitting(2) == set()
+    schedule.begin(2)
+    schedule.use(ListedGraph(ring, range(3), 5, b"other"))
+    schedule.begin(3)
+    assert schedule.fitting(1) == {b"", b"ended"}
+    assert schedule.fitting(2) == {b"", b"longer", b"ended"}
+    assert b"longer" not in schedule.fitting(3)
+
+
 @pytest.mark.parametrize("name", ["ring", "exponential-directed"])
 def test_neighbors_of_every_round_fit_when_one_round_apart(name):
     schedule = Schedule(whole(build(name, 3), 9), 0)
