@@ -239,7 +239,7 @@ class Scenario:
         self.hosts[2] = 3
         at = f"tcp://{self.network.address(3)}:{PORT + 20}"
         self.command(f"dpeer members change run/rank-0 --rank 2 --address {at} {signed}")
-        self.command("dpeer drain run/rank-2")
+        self.command("dpeer drain run/rank-2 --back-within 120")
         self.start(2, "--resume")
         self.step("leave", 5)
         self.command(f"dpeer members remove run/rank-0 --rank 5 {signed}")
