@@ -15,9 +15,6 @@ from dpeer.sections import in_words
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OF_A_RUN = " (default"
-"""Where the words of a setting begin to name the default of a run."""
-
 _UNIONS = (Union, types.UnionType)
 
 
@@ -52,8 +49,7 @@ def stated(section: type[BaseModel], *names: str, **more: Any) -> Callable[[F], 
     Args:
         section: Has the fields.
         names: Names of fields, in the order of the help.
-        more: Further arguments of `click.option`, such as a `type` that reads another notation. With ``planned=True``
-            the words leave out the default of a run.
+        more: Further arguments of `click.option`, such as a `type` that reads another notation.
     """
 
     def decorate(command: F) -> F:
@@ -64,10 +60,8 @@ def stated(section: type[BaseModel], *names: str, **more: Any) -> Callable[[F], 
     return decorate
 
 
-def _stated(field: FieldInfo, name: str, *, planned: bool = False, **more: Any) -> Callable[[F], F]:
-    text = in_words(field)
-    text = text.partition(_OF_A_RUN)[0].removesuffix(".") + "." if planned else text
-    given = {"type": click_type(without_none(field.annotation)), "default": field.default, "help": text}
+def _stated(field: FieldInfo, name: str, **more: Any) -> Callable[[F], F]:
+    given = {"type": click_type(without_none(field.annotation)), "default": field.default, "help": in_words(field)}
     return click.option(flag(name), name, **{**given, **more})
 
 

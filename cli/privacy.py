@@ -22,11 +22,11 @@ from dpeer.results.files import finite
 
 _EXAMPLES = {
     "client": "--target-epsilon 10 --rounds 20 --size 8 --parameters 60000",
-    "sample": "--privacy sample --target-epsilon 8 --sampling-rate 0.05 --steps 20 --rounds 20 --records 2000 --size 8 "
+    "sample": "--privacy sample --target-epsilon 8 --batch-size 100 --records 2000 --steps 20 --rounds 20 --size 8 "
     "--parameters 60000",
 }
 
-_SAMPLE_ONLY = ("sampling_rate", "steps", "dp_head", "head_steps", "records")
+_SAMPLE_ONLY = ("batch_size", "records", "steps", "dp_head", "head_steps")
 _MEANT = {"exact": "closed form", "pld": "privacy loss distributions", "rdp": "Renyi, an upper bound"}
 
 TableRows = list[tuple[str, str, str]]
@@ -66,7 +66,18 @@ _COUNT = click.IntRange(1, 10**9)
     metavar="P",
     help="Parameters of the body, those that are shared, for whether training survives.",
 )
-@stated(PrivacySettings, "sampling_rate", planned=True, type=click.FloatRange(1e-9, 1.0), metavar="Q")
+@click.option(
+    "--batch-size",
+    type=_COUNT,
+    metavar="B",
+    help="Sample: records in a step's batch, on average; over --records it is the chance q of each to be in it.",
+)
+@click.option(
+    "--records",
+    type=_COUNT,
+    metavar="N",
+    help="Sample: about how many records (or groups) a peer trains with; others may know it.",
+)
 @click.option(
     "--steps",
     type=_COUNT,
@@ -80,7 +91,6 @@ _COUNT = click.IntRange(1, 10**9)
     metavar="K",
     help="Sample: local steps of the head in a round; for --dp-head alternate.",
 )
-@stated(PrivacySettings, "records", planned=True, type=_COUNT, metavar="N")
 @click.option(
     "--accountant",
     type=click.Choice(ACCOUNTANTS),
@@ -92,13 +102,13 @@ _COUNT = click.IntRange(1, 10**9)
 def privacy(as_json: bool, **given: Any) -> None:
     """Print the epsilon of given noise, or the least noise for a target epsilon, after so many rounds.
 
-    With --size and --parameters (sample: and --records) it also prints whether training can survive that noise.
+    With --size and --parameters it also prints whether training can survive that noise.
 
     \b
     Examples:
       dpeer privacy --noise-multiplier 5 --rounds 20
       dpeer privacy --target-epsilon 10 --rounds 20 --size 8 --parameters 60000
-      dpeer privacy --privacy sample --target-epsilon 3 --sampling-rate 0.05 --steps 20 --rounds 20
+      dpeer privacy --privacy sample --target-epsilon 3 --batch-size 32 --records 2000 --steps 20 --rounds 20
     """  # noqa: D301 - \b is click's
     _check(given)
     client = given["privacy"] == "client"
@@ -141,9 +151,9 @@ def _check(given: dict[str, Any]) -> None:
             f"--target-epsilon {target:g} with --noise-multiplier {noise:g}: each decides the noise, leave one of them "
             "out"
         )
-    needed = ["rounds", *(["sampling_rate", "steps"] if sample else [])]
+    needed = ["rounds", *(["batch_size", "records", "steps"] if sample else [])]
     if given["parameters"] is not None or (sample and given["size"] is not None):
-        needed += ["size", "parameters", *(["records"] if sample else [])]
+        needed += ["size", "parameters"]
     missing = ["--noise-multiplier or --target-epsilon"] if noise is target is None else []
     missing += [flag(name) for name in needed if given[name] is None]
     if missing:
@@ -198,7 +208,8 @@ def _of_sample(given: dict[str, Any], delta: float) -> tuple[SampleGuarantee, di
     rounds: int = given["rounds"]
     noise, phases = given["noise_multiplier"] or 1.0, phases_of(given["steps"], given["head_steps"] or 0)
     head: Head = given["dp_head"] or "joint"
-    rate, units = given["sampling_rate"], given["records"] or 1
+    units: int = given["records"]
+    rate = min(1.0, given["batch_size"] / units)
     made = SampleGuarantee(rate, noise, given["clip_norm"], delta, phases, head, units=units)
     accountant: Accountant = given["accountant"] or tightest(made.charges(rounds))
     if given["target_epsilon"] is not None:
@@ -248,13 +259,9 @@ def _noise_rows(made: Guarantee | SampleGuarantee, what: str, whole: str) -> Tab
 
 def _survival(given: dict[str, Any], made: Guarantee | SampleGuarantee) -> tuple[dict[str, Any], str]:
     """Whether training can survive the noise: values of the JSON, and a sentence."""
-    if isinstance(made, Guarantee):
-        steps, moved = 1, "updates"
-    else:
-        # A step moves a body by the mean of its gradients, so by at most C on average, as at client level a release.
-        steps, moved = given["steps"], "gradients"
+    moved = "updates" if isinstance(made, Guarantee) else "gradients"
     ratio = made.noise_ratio(given["parameters"])
-    left = noise_over_drift(ratio, given["size"], steps * given["rounds"])
+    left = noise_over_drift(ratio, given["size"], made.moves(given["rounds"]))
     compared = (
         f"the noise left in the average of {given['size']:,} bodies after {given['rounds']:,} rounds is {_short(left)} "
         f"times as long as the furthest way that clipped {moved} could go"

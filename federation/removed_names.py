@@ -49,6 +49,7 @@ KEYS = {
     "rejoin_after": "leave it out: a peer that was left behind takes the mean of its neighbors' bodies",
     "rejoin_head_epochs": "leave it out: the round's own head phase fits the head to the adopted body",
     "rewire": f"{_GRAPH}small-world:4,0.1",
+    "sampling_rate": "--batch-size over --records is the chance of each record to be in a step's batch",
     "shares": "--size divides a common pool of data: start as many peers as it has parts",
     "steps_from": "a round that was killed repeats its own steps on --resume",
     "tcp_only": "leave it out: peers take TCP, or the path where the address is ipc:///PATH",

@@ -47,6 +47,10 @@ class Guarantee:
         """The charge of so many releases: replacing the data set by any other moves each of them by at most S = 2 C."""
         return Charge(1.0, self.noise_multiplier / 2.0, releases)
 
+    def moves(self, rounds: int) -> int:
+        """How often so many rounds move the body by up to C: with each release."""
+        return rounds
+
     def mu(self, releases: int) -> float:
         """Mu of Gaussian differential privacy after so many releases."""
         charge = self.charge(releases)

@@ -25,7 +25,7 @@ class PrivacyConfig:
         settings: The settings of privacy, not to be changed.
         size: The number of peers.
         rounds: The most rounds in which one peer takes part, for which noise is calibrated.
-        batch_size: The expected batch size where no sampling rate is given.
+        batch_size: The expected batch size.
         checkpoint_every: After how many rounds a checkpoint is written.
         algorithm: The algorithm's name.
         task: The task's name.
@@ -37,7 +37,7 @@ class PrivacyConfig:
     settings: PrivacySettings = field(default_factory=PrivacySettings)
     size: int = 1
     rounds: int = 0
-    batch_size: int = 32
+    batch_size: float = 32
     checkpoint_every: int = 1
     algorithm: str = ""
     task: str = ""
@@ -124,9 +124,7 @@ class PrivacyConfig:
         return self.settings.records if self.settings.records is not None else int(2 ** round(math.log2(units)))
 
     def sampling_rate(self, units: int) -> float:
-        """q, as given, or such that a batch has about `batch_size` units."""
-        if self.settings.sampling_rate is not None:
-            return self.settings.sampling_rate
+        """q, with which a batch has about `batch_size` units."""
         return min(1.0, self.batch_size / self.nominal_units(units))
 
     def sample_delta(self, units: int) -> float:

@@ -9,7 +9,7 @@ ADVICE = {
     "client": "use fewer shared parameters (adapters, or a small body on a frozen public one) or fewer rounds; or "
     "protect single records with --privacy sample, which is what eight hospitals want",
     "sample": "use fewer trained parameters (a small body on a frozen public one, --dp-head post), fewer rounds, or "
-    "larger batches in as many steps (--sampling-rate together with --local-steps)",
+    "larger batches in as many steps (--batch-size together with --local-steps)",
 }
 """By level of privacy the advice where `noise_over_drift` is above 1."""
 
@@ -41,6 +41,6 @@ def noise_over_drift(ratio: float, peers: int, releases: int) -> float:
     Args:
         ratio: The norm of one release's noise over the clip norm.
         peers: n, whose bodies are averaged.
-        releases: T.
+        releases: T; at sample level the steps that move a body.
     """
     return ratio / math.sqrt(peers * max(releases, 1))

@@ -123,6 +123,10 @@ class SampleGuarantee:
         """The number of steps that so many rounds are charged for."""
         return sum(phase.steps for phase in self.phases) * rounds
 
+    def moves(self, rounds: int) -> int:
+        """How often so many rounds move the body by up to C: with each step but those of the head alone."""
+        return sum(phase.steps for phase in self.phases if phase.part != "head") * rounds
+
     def epsilon(self, rounds: int, accountant: Accountant | None = None) -> float:
         """Epsilon at this guarantee's delta after so many rounds."""
         return accounting.total_epsilon(self.charges(rounds), self.delta, accountant)

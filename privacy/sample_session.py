@@ -274,7 +274,7 @@ class SampleSession:
             f"the noise of a step is {ratio:,.4g} times as long as the longest mean of a batch's clipped gradients "
             f"({parameters:,} parameters, {m.sampling_rate * m.units:,.4g} {m.unit}s a batch)"
         )
-        if noise_over_drift(ratio, config.size, a_round * rounds) > 1:
+        if noise_over_drift(ratio, config.size, m.moves(rounds)) > 1:
             lines.append(f"training cannot survive this noise: {ADVICE['sample']}")
         return lines
 

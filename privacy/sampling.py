@@ -42,7 +42,7 @@ class Poisson:
         self.units, self.rate = units, rate
         self._below = int(Fraction(rate) * 2**64)
         if not self._below:
-            raise ConfigurationError(f"--sampling-rate {rate:g}: choose at least 2^-64; no unit would ever be drawn")
+            raise ConfigurationError(f"sampling rate {rate:g}: choose at least 2^-64; no unit would ever be drawn")
 
     def draw(self) -> Indices:
         """The units of the next step, ascending; often other numbers of them, and sometimes none."""

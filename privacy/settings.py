@@ -58,18 +58,11 @@ class PrivacySettings(Section):
         mark=Mark.SHARED,
         group=_GROUP,
     )
-    sampling_rate: float | None = setting(
-        None,
-        "chance of each record to be in a step's batch; at sample level (default: batch-size over records)",
-        mark=Mark.OWN,
-        group=_GROUP,
-        gt=0,
-        le=1,
-    )
     records: int | None = setting(
         None,
-        "about how many records (or groups) this peer trains with; at sample level, others may know it, and data of "
-        "its own need it (default, where a common pool is divided: their number, rounded to a power of two)",
+        "about how many records (or groups) this peer trains with; at sample level each is in a step's batch with the "
+        "chance batch-size / records; others may know it, and data of its own need it (default, where a common pool is "
+        "divided: their number, rounded to a power of two)",
         mark=Mark.OWN,
         group=_GROUP,
         ge=1,
@@ -116,5 +109,5 @@ class PrivacySettings(Section):
 CLIENT_ONLY = ("sparsify",)
 """Settings that mean something at client level alone."""
 
-SAMPLE_ONLY = ("sampling_rate", "records", "dp_head", "dp_sam", "privacy_unit", "microbatch")
+SAMPLE_ONLY = ("records", "dp_head", "dp_sam", "privacy_unit", "microbatch")
 """Settings that mean something at sample level alone."""

@@ -14,7 +14,7 @@ SMALLEST = 1e-15
 def check_rate(rate: float) -> None:
     """Refuse a sampling rate that is no probability above 0."""
     if not 0.0 < rate <= 1.0:
-        raise ConfigurationError(f"--sampling-rate {rate:g}: choose one above 0 and at most 1, for example 0.05")
+        raise ConfigurationError(f"sampling rate {rate:g}: choose one above 0 and at most 1, for example 0.05")
 
 
 def check_noise(noise_multiplier: float, clip_norm: float) -> None:

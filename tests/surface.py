@@ -32,7 +32,7 @@ FILE = ROOT / "tests" / "surface.txt"
 ROOMS = ("peer", "federation", "simulation")
 """The rooms that log events."""
 LEVELS = ("debug", "info", "warning", "error")
-PRIVATE = {"none": {}, "client": {"noise_multiplier": 2.0}, "sample": {"noise_multiplier": 1.0, "sampling_rate": 0.2}}
+PRIVATE = {"none": {}, "client": {"noise_multiplier": 2.0}, "sample": {"noise_multiplier": 1.0}}
 
 
 def surface() -> list[str]:

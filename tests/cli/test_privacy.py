@@ -20,9 +20,9 @@ EPSILON = ("privacy", "--noise-multiplier", 5, "--rounds", 20)
 NOISE = ("privacy", "--rounds", 20, "--target-epsilon", 10)
 SURVIVAL = ("--size", 8, "--parameters", 60_000)
 
-STEPS = ("privacy", "--privacy", "sample", "--sampling-rate", 0.05, "--steps", 20)
+STEPS = ("privacy", "--privacy", "sample", "--batch-size", 100, "--records", 2000, "--steps", 20)
 EPSILON_OF_SAMPLE = (*STEPS, "--rounds", 15, "--noise-multiplier")
-SURVIVAL_OF_SAMPLE = (*STEPS, "--rounds", 20, *SURVIVAL, "--records", 2000, "--accountant", "rdp")
+SURVIVAL_OF_SAMPLE = (*STEPS, "--rounds", 20, *SURVIVAL, "--accountant", "rdp")
 
 
 # -- client level ----------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def test_epsilon_of_a_record_as_json() -> None:
         "accountant": "pld",
     }
     assert parsed(*EPSILON_OF_SAMPLE, 1, "--accountant", "rdp")["epsilon"] == pytest.approx(6.464, abs=5e-4)
-    with_all = (*EPSILON_OF_SAMPLE, 2, "--sampling-rate", 1, "--steps", 10, "--rounds", 1)
+    with_all = (*EPSILON_OF_SAMPLE, 2, "--batch-size", 2000, "--steps", 10, "--rounds", 1)
     exact = parsed(*with_all, "--accountant", "exact")["epsilon"]
     assert exact == pytest.approx(7.5113, abs=5e-5)
     assert parsed(*with_all)["epsilon"] == pytest.approx(exact, abs=1e-4)
@@ -178,6 +178,23 @@ def test_survival_for_records_says_what_is_protected_and_what_to_do() -> None:
     assert "larger batches in as many steps" in printed
 
 
+@pytest.mark.parametrize("rounds", [19, 21])
+def test_the_command_and_a_start_agree_whether_training_survives_with_steps_of_the_head(
+    rounds: int, tmp_path: Path
+) -> None:
+    """Of sigma 1 and 5 records a batch the noise is as long as the way after 20 rounds of 20 steps of the body."""
+    asked = PrivacySettings(privacy="sample", noise_multiplier=1.0, records=100, dp_head="alternate")
+    config = PrivacyConfig(asked, rounds=rounds, batch_size=5, size=2)
+    session = SampleSession(config, tmp_path, PeerData(records=100))
+    session.prepare(phases_of(20, 400))
+    printed = parsed(
+        *STEPS, "--rounds", rounds, "--noise-multiplier", 1, "--batch-size", 5, "--records", 100, "--dp-head",
+        "alternate", "--head-steps", 400, "--size", 2, "--parameters", 20_000,
+    )  # fmt: skip
+    assert printed["survives"] is (rounds > 20)
+    assert any("cannot survive" in line for line in session.notes(20_000)) is (rounds < 20)
+
+
 # -- both levels ------------------------------------------------------------------------------------------------------
 
 
@@ -186,11 +203,23 @@ def test_the_command_prints_the_noise_of_a_run_to_the_last_digit(tmp_path: Path)
     assert client.guarantee is not None
     printed = parsed(*NOISE, "--clip-norm", 0.3, "--size", 8)
     assert printed == {"noise_multiplier": client.guarantee.noise_multiplier, "noise_std": client.guarantee.noise_std}
-    asked = PrivacySettings(privacy="sample", target_epsilon=3, sampling_rate=0.05, records=500, dp_head="alternate")
-    session = SampleSession(PrivacyConfig(asked, rounds=4), tmp_path, PeerData(records=500))
+    asked = PrivacySettings(privacy="sample", target_epsilon=3, records=500, dp_head="alternate")
+    session = SampleSession(PrivacyConfig(asked, rounds=4, batch_size=25), tmp_path, PeerData(records=500))
     session.prepare(phases_of(20, 5))
     printed = parsed(
-        *STEPS, "--rounds", 4, "--target-epsilon", 3, "--records", 500, "--dp-head", "alternate", "--head-steps", 5
+        *STEPS,
+        "--rounds",
+        4,
+        "--target-epsilon",
+        3,
+        "--batch-size",
+        25,
+        "--records",
+        500,
+        "--dp-head",
+        "alternate",
+        "--head-steps",
+        5,
     )
     assert printed["noise_multiplier"] == session.guarantee.noise_multiplier
     assert printed["epsilon"] == session.epsilon(4)

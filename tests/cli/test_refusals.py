@@ -51,7 +51,7 @@ RUN = (
 )
 TASK = "simulate --overwrite --task"
 CLIENT = "privacy --noise-multiplier 5 --rounds 20"
-SAMPLE = "privacy --privacy sample --sampling-rate 0.05 --steps 20 --rounds 15 --noise-multiplier 1"
+SAMPLE = "privacy --privacy sample --batch-size 100 --records 2000 --steps 20 --rounds 15 --noise-multiplier 1"
 
 REFUSED = {
     # The command line as a whole.
@@ -163,17 +163,17 @@ REFUSED = {
     "privacy --target-epsilon nan --rounds 4": "target epsilon nan",
     f"{CLIENT} --rounds 0": "'--rounds': 0 is not in the range",
     f"{CLIENT} --rounds 2.5": "'--rounds': '2.5'",
-    f"{CLIENT} --sampling-rate 0.1": "--sampling-rate 0.1",
+    f"{CLIENT} --batch-size 32": "--batch-size 32",
+    f"{SAMPLE} --sampling-rate 0.1": "--sampling-rate has been removed",
     f"{CLIENT} --dp-head joint": "--dp-head joint",
     f"{CLIENT} --records 5": "--records 5",
     # Privacy of a record.
-    "privacy --privacy sample --noise-multiplier 1": "--rounds, --sampling-rate, --steps must be given",
-    f"{SAMPLE} --size 8": "--parameters, --records must be given",
+    "privacy --privacy sample --noise-multiplier 1": "--rounds, --batch-size, --records, --steps must be given",
+    f"{SAMPLE} --size 8": "--parameters must be given",
     f"{SAMPLE} --head-steps 5": "--head-steps 5",
     f"{SAMPLE} --dp-head alternate": "--dp-head alternate: the head has steps of its own",
     f"{SAMPLE} --accountant exact": "accountant exact with sampling 0.05",
-    f"{SAMPLE} --sampling-rate 0": "'--sampling-rate': 0.0",
-    f"{SAMPLE} --sampling-rate nan": "--sampling-rate nan",
+    f"{SAMPLE} --batch-size 0": "'--batch-size': 0 is not in the range",
     f"{SAMPLE} --steps 0": "'--steps': 0 is not in the range",
 }
 """By arguments a fragment of the line on stderr, with the key and the value."""

@@ -136,7 +136,6 @@ def attack_sample(guarantee: SampleGuarantee, folder: Path) -> Seen:
         noise_multiplier=g.noise_multiplier,
         clip_norm=g.clip_norm,
         delta=g.delta,
-        sampling_rate=g.sampling_rate,
         records=RECORDS,
     )
     h = Hyperparameters(
@@ -154,7 +153,8 @@ def attack_sample(guarantee: SampleGuarantee, folder: Path) -> Seen:
     for there in (0, 1):
         others = torch.zeros(RECORDS - 1, 2 * WIDTH)
         others[:, WIDTH:] = 1000.0 * g.clip_norm  # far too long as well, in the head
-        session = SampleSession(PrivacyConfig(settings, rounds=RUNS), folder / str(there), PeerData(records=RECORDS))
+        config = PrivacyConfig(settings, rounds=RUNS, batch_size=g.sampling_rate * RECORDS)
+        session = SampleSession(config, folder / str(there), PeerData(records=RECORDS))
         inputs = task(torch.cat([others, CANARY.expand(there, -1)]))
         moved, claimed = seen(build_learner(inputs, "dfedmdc", h, rank=0, seed=0, session=session), 1)
         assert claimed == pytest.approx(g.epsilon(1))

@@ -195,7 +195,7 @@ def test_larger_batches_are_advised_in_as_many_steps_as_before(notes: Start) -> 
     (message,) = (line for line in notes("--task", "digits", *private) if "cannot survive" in line)
     assert message == (
         "training cannot survive this noise: use fewer trained parameters (a small body on a frozen public one, "
-        "--dp-head post), fewer rounds, or larger batches in as many steps (--sampling-rate together with "
+        "--dp-head post), fewer rounds, or larger batches in as many steps (--batch-size together with "
         "--local-steps)"
     )
 

@@ -60,7 +60,6 @@ def test_a_batch_has_about_as_many_records_as_the_batch_size_says() -> None:
     assert config(batch_size=32).sampling_rate(1000) == 32 / 1024
     assert config(batch_size=32, records=1600).sampling_rate(1000) == 0.02
     assert config(batch_size=64).sampling_rate(40) == 1.0
-    assert config(sampling_rate=0.3).sampling_rate(1000) == 0.3
 
 
 def test_a_delta_that_promises_nothing_to_the_records_there_are_is_refused(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "privacy": ("none", {"privacy": "client", "noise_multiplier": 2.0}),
     "target_epsilon": (3.0, {"privacy": "client", "target_epsilon": 8.0}), "noise_multiplier": (3.0, PRIVATE),
     "clip_norm": (2.0, PRIVATE), "delta": (1e-6, PRIVATE),
-    "sampling_rate": (0.5, SAMPLE), "records": (64, SAMPLE), "dp_head": ("alternate", SAMPLE),
+    "records": (64, SAMPLE), "dp_head": ("alternate", SAMPLE),
     "dp_sam": ("same-batch", SAMPLE), "privacy_unit": ("group", SAMPLE),
     "microbatch": (8, SAMPLE), "rounds_released": (1, PRIVATE),
     "sparsify": ("random:0.5", PRIVATE), "evaluate_every": (2, {}), "evaluate_on": ("validation", {"validation": 0.2}),

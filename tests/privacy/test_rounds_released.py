@@ -18,10 +18,10 @@ def client(folder: Path, *, budget: float | None = None, resume: bool = True) ->
 
 
 def sample(folder: Path, *phases: Phase, budget: float | None = None, resume: bool = True) -> SampleSession:
-    asked = PrivacySettings(
-        privacy="sample", noise_multiplier=1.0, sampling_rate=0.05, records=100, delta=DELTA, target_epsilon=budget
+    asked = PrivacySettings(privacy="sample", noise_multiplier=1.0, records=100, delta=DELTA, target_epsilon=budget)
+    session = SampleSession(
+        PrivacyConfig(asked, rounds=9, batch_size=5), folder, PeerData("a", records=100), resume=resume
     )
-    session = SampleSession(PrivacyConfig(asked, rounds=9), folder, PeerData("a", records=100), resume=resume)
     session.prepare(phases or [Phase("model", 30)])
     return session
 

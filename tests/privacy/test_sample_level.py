@@ -24,6 +24,7 @@ def test_an_alternate_head_is_charged_for_both_counts() -> None:
     both = SampleGuarantee(0.05, 1.0, 0.5, 1e-5, phases_of(12, 8), "alternate")
     assert both.charges(15) == (Charge(0.05, 1.0, 120), Charge(0.05, 1.0, 180))
     assert both.compositions(15) == 300
+    assert (both.moves(15), JOINT.moves(15)) == (180, 300)
     assert both.epsilon(15) == JOINT.epsilon(15)
 
 

@@ -18,10 +18,14 @@ ROUND = Charge(0.05, 1.0, 30)
 DELTA = 1e-5
 
 
-def opened(folder: Path, *, resume: bool = False, data: str | None = None, **settings: Any) -> SampleSession:
-    given = {"noise_multiplier": 1.0, "sampling_rate": 0.05, "records": 100, "delta": DELTA, **settings}
+def opened(
+    folder: Path, *, resume: bool = False, data: str | None = None, batch_size: int = 5, **settings: Any
+) -> SampleSession:
+    given = {"noise_multiplier": 1.0, "records": 100, "delta": DELTA, **settings}
     asked = PrivacySettings(privacy="sample", **given)
-    session = SampleSession(PrivacyConfig(asked, rounds=9), folder, PeerData(data, records=100), resume=resume)
+    session = SampleSession(
+        PrivacyConfig(asked, rounds=9, batch_size=batch_size), folder, PeerData(data, records=100), resume=resume
+    )
     session.prepare([Phase("model", 30)])
     return session
 
@@ -51,7 +55,7 @@ def test_steps_that_take_all_records_are_one_gaussian_and_need_no_loss_distribut
         without.setattr(accounting, "pld_epsilon", lambda *_: pytest.fail("a second of computing, for nothing"))
         sigma = SampleGuarantee(1.0, 1.0, 1.0, DELTA, (Phase("model", 10),)).calibrated(3.0, 4).noise_multiplier
         assert delta_of(math.sqrt(40) / sigma, 3.0) <= DELTA < delta_of(math.sqrt(40) / (sigma * 0.998), 3.0)
-        session = opened(tmp_path, noise_multiplier=sigma, sampling_rate=1.0)
+        session = opened(tmp_path, noise_multiplier=sigma, batch_size=100)
         for number in range(4):
             session.charge(number, 10)
         assert delta_of(math.sqrt(40) / sigma, session.epsilon()) == pytest.approx(DELTA, rel=1e-9)

@@ -31,13 +31,13 @@ PRIVATE = (
     "--size", 2, "--topology", "full", "--rounds", 2, "--privacy", "sample", "--noise-multiplier", 2, "--grad-clip", 0,
 )  # fmt: skip
 TABLE = (
-    *PRIVATE, "--task", "csv", "--task-option", "path=site-{rank}.csv", "--body-epochs", 1, "--sampling-rate", 0.5,
+    *PRIVATE, "--task", "csv", "--task-option", "path=site-{rank}.csv", "--body-epochs", 1, "--batch-size", 25,
 )  # fmt: skip
 PLAIN = (
     *TABLE, "--records", 50, "--task-option", "target=diagnosis", "--task-option", "columns=age,bmi",
     "--task-option", "classes=well,ill,dead",
 )  # fmt: skip
-OF_PATIENTS = ("--records", 30, "--privacy-unit", "group")
+OF_PATIENTS = ("--records", 30, "--batch-size", 15, "--privacy-unit", "group")
 OF_ONE_PIECE = {"dfedavgm", "dfedsam", "ditto", "fedavg", "fedsam"}
 """Algorithms that keep no head at home that could stay as it was."""
 REFUSED = {"dis-pfl", "fedrod"}
@@ -192,8 +192,8 @@ def test_of_texts_and_adapters(sent_by_both, tmp_path, options):
     )
     first, second = sent_by_both(
         *PRIVATE, "--task", "glue", "--partition", "own", "--task-option", "name=sst2", "--task-option", "length=16",
-        "--model", "roberta-tiny", "--model-option", "layers=1", "--model-option", "width=16", "--records", 30,
-        "--sampling-rate", 0.25, "--local-steps", 1, *options,
+        "--model", "roberta-tiny", "--model-option", "layers=1", "--model-option", "width=16", "--records", 32,
+        "--batch-size", 8, "--local-steps", 1, *options,
     )  # fmt: skip
     assert first == second
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 ROUNDS = 30
 LEVELS = {
     "client": ("--privacy", "client", "--noise-multiplier", 2, "--clip-norm", 0.5),
-    "sample": ("--privacy", "sample", "--noise-multiplier", 2, "--records", 64, "--sampling-rate", 0.25),
+    "sample": ("--privacy", "sample", "--noise-multiplier", 2, "--records", 64, "--batch-size", 16),
 }
 
 

@@ -22,7 +22,7 @@ def test_rounds_with_privacy_spend_and_send_what_the_method_takes(method, simula
     for name in ("fedavg", method):
         simulate(
             "--size", SIZE, "--rounds", ROUNDS, "--local-steps", STEPS, "--task", "digits", "--algorithm", name,
-            "--head", "", "--privacy", "sample", "--noise-multiplier", 1.5, "--sampling-rate", 0.1, "--out", name,
+            "--head", "", "--privacy", "sample", "--noise-multiplier", 1.5, "--batch-size", 64, "--out", name,
         )  # fmt: skip
         summary = json.loads((tmp_path / name / "summary.json").read_text())
         spent[name] = summary["privacy"]["epsilon"]

@@ -38,8 +38,8 @@ def task(rank, size, seed):
 
 ROUNDS = 30
 OPTIONS = (
-    "--size", 2, "--task", "counted.py:task", "--rounds", ROUNDS, "--privacy", "sample", "--sampling-rate", 0.1,
-    "--noise-multiplier", 4, "--target-epsilon", 4, "--records", 16, "--checkpoint-every", 3, "--finish", "none",
+    "--size", 2, "--task", "counted.py:task", "--rounds", ROUNDS, "--privacy", "sample", "--batch-size", 1,
+    "--noise-multiplier", 4, "--target-epsilon", 4, "--records", 10, "--checkpoint-every", 3, "--finish", "none",
 )  # fmt: skip
 
 

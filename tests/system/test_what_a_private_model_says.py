@@ -18,7 +18,7 @@ RUN = (
     "--size", 2, "--task", "csv", "--task-option", "path=site-{rank}.csv", "--task-option", "target=outcome",
     "--task-option", "columns=age,bmi", "--task-option", "classes=no,yes,dead", "--rounds", 2, "--body-epochs", 1,
 )  # fmt: skip
-SAMPLE = ("--privacy", "sample", "--noise-multiplier", 2, "--sampling-rate", 0.5)
+SAMPLE = ("--privacy", "sample", "--noise-multiplier", 2, "--batch-size", 25)
 EXACT = {"records_drawn", "clipped_share", "not_finite_gradients"}
 
 

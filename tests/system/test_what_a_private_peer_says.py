@@ -219,7 +219,7 @@ def test_the_number_of_records_is_not_taken_from_them(simulate, tmp_path, unit):
     of_unit = ("--privacy-unit", unit, *(("--task-option", "group=age") if unit == "group" else ()))
     (line,) = simulate("--size", 2, "--task", "csv", "--task-option", "target=diagnosis", "--task-option",
                        "path=site-{rank}.csv", "--task-option", columns, "--task-option", classes, *SAMPLE[:-2],
-                       *of_unit, "--sampling-rate", 0.5, "--delta", 1e-5, code=2).complaints  # fmt: skip
+                       *of_unit, "--delta", 1e-5, code=2).complaints  # fmt: skip
     assert "--records N must be given" in line
     assert f"one {unit} more can change" in line
     assert f"about how many {unit}s it trains with (it has " in line

@@ -27,13 +27,16 @@ def sample_session(
 ) -> SampleSession:
     """The session of a peer; its steps begin with `prepare`, which the learner calls."""
     asked = PrivacySettings(
-        privacy="sample", noise_multiplier=noise, clip_norm=clip_norm, delta=delta, sampling_rate=rate, records=units,
+        privacy="sample", noise_multiplier=noise, clip_norm=clip_norm, delta=delta, records=units,
         target_epsilon=budget, privacy_unit="record" if groups is None else "group", dp_head=head,
         dp_sam=ascent, microbatch=microbatch,
     )  # fmt: skip
     data = PeerData(records=units, groups=groups)
     return SampleSession(
-        PrivacyConfig(asked, rounds=rounds, finish="head:1" if trains_last else "none"), folder, data, resume=resume
+        PrivacyConfig(asked, rounds=rounds, batch_size=rate * units, finish="head:1" if trains_last else "none"),
+        folder,
+        data,
+        resume=resume,
     )
 
 
