@@ -11,7 +11,7 @@ _OPTION = "it is an option of the algorithm: --algorithm-option"
 _GRAPH = "a graph's parameters stand in its name: --topology "
 
 COMMANDS = {
-    "backup": "copy the run's folder, checkpoint/ first and privacy/ last (docs/operating.md, A copy of a run)",
+    "backup": "copy the run's folder, checkpoint/ first and privacy/ last (docs/running.md, A copy of a run)",
     "card": "model.json holds the card; `dpeer evaluate` prints figures with intervals",
     "epoch": "`dpeer members show RUN` shows who takes part, and `sign` and `hand` take a list that several sign",
     "evict": "`dpeer members remove RUN --rank R`, where the member answers or not",

@@ -40,7 +40,7 @@ def killed(task, schedule, dpeer_process, slow_after, free_ports, until, tmp_pat
 
 
 def copy(folder, place):
-    """Copy a folder as docs/operating.md says; whether no file has vanished meanwhile."""
+    """Copy a folder as docs/running.md says; whether no file has vanished meanwhile."""
     shutil.rmtree(place, ignore_errors=True)
     try:
         shutil.copytree(folder / "checkpoint", place / "checkpoint")
