@@ -1,4 +1,7 @@
-"""Starting peer: keys, addresses, proxy and neighbors to dial, of its settings or a member list, checked when asked."""
+"""Starting peer: keys, addresses, proxy and neighbors to dial, of its settings or a member list, checked when asked.
+
+`dpeer check` asks for what `dpeer start` asks for, and makes findings of the errors.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ driver does them over a `Transport`. So a peer's behavior is a function of its e
     core.hand, kept                                 member lists from an operator, and on disk
     core.outgoing, taken                            messages to be written on a link
 
-docs/design.md has a picture of a neighbor's states and the purpose of each message.
+docs/design.md has a table of a neighbor's states, docs/wire.md every message.
 """
 
 from __future__ import annotations

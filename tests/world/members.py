@@ -79,7 +79,7 @@ class MemberScenario(Scenario):
     alone: tuple[int, ...] = ()
     """Newcomers that have a list which was handed to nobody."""
     promised: bool = True
-    """Whether nothing of what is not promised happens (docs/design.md)."""
+    """Whether nothing of what is not promised happens (docs/security.md, Operators)."""
 
     @property
     def over_at(self):
