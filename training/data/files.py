@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +17,9 @@ from torch import Tensor
 from dpeer.cores import own_cores
 from dpeer.exceptions import TaskError, describe
 from dpeer.training.errors import blame
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 _LISTED = 10
 _PACKED = (".zip", ".tar", ".tgz", ".gz", ".bz2")
@@ -107,7 +111,19 @@ def whole(values: Any) -> NDArray[np.int64]:
 _AT_ONCE = 256  # images a thread reads before it asks for more: 100,000 tasks of one would take memory
 
 
-def read_images(task: str, paths: Sequence[Path], channels: int, side: int, *, resize: bool) -> Tensor:
+class Images(NamedTuple):
+    """Images of one size.
+
+    Attributes:
+        pixels: uint8, shape (images, channels, side, side).
+        remarks: A sentence on those with transparent pixels; empty without one.
+    """
+
+    pixels: Tensor
+    remarks: tuple[str, ...]
+
+
+def read_images(task: str, paths: Sequence[Path], channels: int, side: int, *, resize: bool) -> Images:
     """Decode image files, in threads: Pillow lets go of Python's lock.
 
     Args:
@@ -117,19 +133,17 @@ def read_images(task: str, paths: Sequence[Path], channels: int, side: int, *, r
         side: Height and width.
         resize: Whether other sizes are scaled to `side` (antialiased; what is not square is distorted), or refused.
 
-    Returns:
-        uint8, shape (images, channels, side, side).
-
     Raises:
         TaskError: An image is damaged or does not fit, or Pillow is missing.
     """
     _check_pillow(task)
     found = np.empty((len(paths), channels, side, side), np.uint8)
+    transparent = np.zeros(len(paths), bool)
 
     def some(start: int) -> None:
         for number in range(start, min(start + _AT_ONCE, len(paths))):
             try:
-                found[number] = _image(paths[number], channels, side, resize)
+                found[number], transparent[number] = _image(paths[number], channels, side, resize)
             except Exception as error:
                 raise TaskError(
                     f"task {task!r}: the image {paths[number]} cannot be read: {describe(error)}"
@@ -138,27 +152,62 @@ def read_images(task: str, paths: Sequence[Path], channels: int, side: int, *, r
     with ThreadPoolExecutor(len(own_cores())) as pool:
         for _ in pool.map(some, range(0, len(paths), _AT_ONCE)):
             pass
-    return torch.from_numpy(found)
+    pixels = torch.from_numpy(found)
+    if not transparent.any():
+        return Images(pixels, ())
+    count, first = transparent.sum(), paths[int(transparent.argmax())]
+    line = f"{count} of {len(paths)} images have transparent pixels, laid on white (such as {first.name})"
+    return Images(pixels, (line,))
 
 
-def _image(path: Path, channels: int, side: int, resize: bool) -> NDArray[np.uint8]:
-    from PIL import Image, ImageOps
+_ORIENTATION = 0x0112
+"""Its number in EXIF."""
 
-    with Image.open(path) as opened:
+
+def _image(path: Path, channels: int, side: int, resize: bool) -> tuple[NDArray[np.uint8], bool]:
+    """An image's pixels, and whether some of them were transparent."""
+    from PIL import Image
+
+    try:
+        file = Image.open(path)
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"it is larger than {2 * (Image.MAX_IMAGE_PIXELS or 0)} pixels: scale or tile it") from error
+    with file as opened:
         frames = getattr(opened, "n_frames", 1)
         if frames > 1 and opened.format != "MPO":  # photographs of phones have a preview behind the image
             raise ValueError(f"it has {frames} frames; save the one that counts")
         if opened.mode.startswith(("I", "F")):  # Pillow would cut what is above 255
             raise ValueError("it has more than 8 bits a pixel; save it with 8")
-        image = ImageOps.exif_transpose(opened)
-        if image.mode == "P":  # a palette with transparency cannot become RGB at once
+        image = _upright(opened)
+        if image.mode == "P" or image.mode.endswith("A") or "transparency" in image.info:
             image = image.convert("RGBA")
+        # The colors that transparent pixels hide differ by the program that wrote them.
+        transparent = image.mode == "RGBA" and image.getchannel("A").getextrema() != (255, 255)
+        if transparent:
+            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
         image = image.convert("RGB" if channels == 3 else "L")
     if image.size != (side, side):
         if not resize:
             raise ValueError(f"it has {image.width}x{image.height} pixels, not {side}x{side}")
         image = image.resize((side, side), Image.Resampling.BILINEAR)
-    return np.asarray(image).reshape(side, side, channels).transpose(2, 0, 1)
+    return np.asarray(image).reshape(side, side, channels).transpose(2, 0, 1), transparent
+
+
+def _upright(opened: Image) -> Image:
+    """The image as EXIF says it is held; nothing else is read from there, for other entries are often damaged."""
+    from PIL.Image import Transpose
+
+    opened.load()
+    try:
+        orientation = opened.getexif().get(_ORIENTATION)
+    except (SyntaxError, ValueError, OSError, struct.error):  # no program would show the image in another way
+        orientation = None
+    ways = {
+        2: Transpose.FLIP_LEFT_RIGHT, 3: Transpose.ROTATE_180, 4: Transpose.FLIP_TOP_BOTTOM, 5: Transpose.TRANSPOSE,
+        6: Transpose.ROTATE_270, 7: Transpose.TRANSVERSE, 8: Transpose.ROTATE_90,
+    }  # fmt: skip
+    way = ways.get(orientation or 0)
+    return opened if way is None else opened.transpose(way)
 
 
 def _check_pillow(task: str) -> None:

@@ -60,10 +60,15 @@ def image_folder(
     pools, remarks = [], []
     for folder in folders:
         found = _listed(folder, names, stated=classes is not None)
-        pools.append(_pool(found, channels, image_size, known))
+        pool, said = _pool(found, channels, image_size, known)
+        pools.append(pool)
         counts = np.bincount(found.labels, minlength=len(names)).tolist()
         shown = ", ".join(f"{name} {count}" for name, count in zip(names, counts, strict=True))
-        remarks += [f"{len(found.paths)} images in {folder.name}; classes: {shown}", *left_out(folder, found.files)]
+        remarks += [
+            f"{len(found.paths)} images in {folder.name}; classes: {shown}",
+            *said,
+            *left_out(folder, found.files),
+        ]
     return Data(
         pools[0],
         pools[1] if len(pools) > 1 else None,
@@ -78,13 +83,14 @@ def image_folder(
 
 
 def labelled_images(where: Path, classes: tuple[str, ...], channels: int, side: int) -> tuple[Pool, tuple[str, ...]]:
-    """The images of one pool with their classes, as training images are read, and a line on files that are left out.
+    """The images of one pool with their classes, as training images are read, and lines on what is left out of them.
 
     Raises:
         TaskError: A folder or a label is of no class, or no image is found, or one is damaged.
     """
     found = _listed(where, classes, stated=True)
-    return _pool(found, channels, side, {}), tuple(left_out(where, found.files))
+    pool, said = _pool(found, channels, side, {})
+    return pool, (*said, *left_out(where, found.files))
 
 
 def all_images(where: Path) -> list[Path]:
@@ -208,8 +214,11 @@ def _images(where: Path) -> list[Path]:
     return sorted(path for path in where.iterdir() if path.suffix.lower() in ENDINGS and path.name[0] != ".")
 
 
-def _pool(found: _Listed, channels: int, side: int, known: dict[str, int]) -> Pool:
-    inputs, labels = read_images(TASK, found.paths, channels, side, resize=True), torch.from_numpy(found.labels)
+def _pool(found: _Listed, channels: int, side: int, known: dict[str, int]) -> tuple[Pool, tuple[str, ...]]:
+    (inputs, remarks), labels = (
+        read_images(TASK, found.paths, channels, side, resize=True),
+        torch.from_numpy(found.labels),
+    )
     if found.groups is None:
-        return Pool(inputs, labels)
-    return Pool(inputs, labels, np.array(found.groups), numbered(found.groups, known))
+        return Pool(inputs, labels), remarks
+    return Pool(inputs, labels, np.array(found.groups), numbered(found.groups, known)), remarks

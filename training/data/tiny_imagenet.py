@@ -62,5 +62,5 @@ def _val(where: Path, numbers: dict[str, int]) -> _Labelled:
 
 
 def _pool(labelled: _Labelled) -> Pool:
-    inputs = read_images(TASK, [path for path, _ in labelled], 3, _SIDE, resize=False)
+    inputs = read_images(TASK, [path for path, _ in labelled], 3, _SIDE, resize=False).pixels
     return Pool(inputs, torch.from_numpy(np.array([number for _, number in labelled], np.int64)))

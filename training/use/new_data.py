@@ -183,7 +183,7 @@ def _images(card: Mapping[str, Any], path: Path, labels: bool) -> NewData:
         raise TaskError("; ".join([f"{str(path)!r} has no images ({', '.join(IMAGES)})", *left_out(path, [])]))
     images = read_images("image-folder", paths, channels, side, resize=True)
     files = tuple(str(one.relative_to(path)) for one in paths)
-    return NewData(_scaled(images), None, {"file": files}, tuple(left_out(path, paths)))
+    return NewData(_scaled(images.pixels), None, {"file": files}, (*images.remarks, *left_out(path, paths)))
 
 
 def _scaled(images: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Images of one's own: in a folder for each class, or in one folder with a table of their labels."""
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -143,8 +144,47 @@ def test_kinds_of_images(tmp_path: Path) -> None:
     assert inputs[0, 0, 0, 0] == 0
     assert inputs[0, 0, 7, 0] == 255
     assert inputs[1].unique().tolist() == [77]
-    assert inputs[2, :, 0, 0].tolist() == [10, 20, 30]
+    assert inputs[2, :, 0, 0].tolist() == [132, 137, 142]  # half of it shows the white below
     assert inputs[3].unique().tolist() == [255]
+
+
+def test_damage_in_exif_does_not_keep_an_image_from_being_read(tmp_path: Path) -> None:
+    """A resolution of 1/0, and EXIF that is none: the first is turned as it says, the other as it lies."""
+    turned = Image.new("RGB", (8, 8), (0, 0, 0))
+    turned.paste((255, 255, 255), (0, 0, 8, 4))  # white above
+    (tmp_path / "a").mkdir(parents=True)
+    entries = [(0x0112, 3, 1, 3), (0x011A, 10, 1, 38)]  # the orientation; where the resolution stands
+    tiff = struct.pack("<2sHIH", b"II", 42, 8, 2) + b"".join(struct.pack("<HHII", *one) for one in entries)
+    turned.save(tmp_path / "a" / "0.png", exif=b"Exif\0\0" + tiff + struct.pack("<Iii", 0, -1, 0))
+    turned.save(tmp_path / "a" / "1.png", exif=b"Exif\0\0none")
+    save(tmp_path / "b" / "0.png", 0)
+    inputs = image_folder(path=str(tmp_path), image_size=8).train.inputs
+    assert inputs[:2, 0, :, 0].tolist() == [[0] * 4 + [255] * 4, [255] * 4 + [0] * 4]
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "RGB"])
+def test_colors_that_transparent_pixels_hide_are_not_seen(mode: str, tmp_path: Path) -> None:
+    """Classes that differ in nothing else are equal; they are counted, and those that are opaque are not."""
+    for name, shade in (("a", 0), ("b", 200)):
+        image = Image.new("RGBA", (8, 8), (shade, shade, shade, 0))
+        if mode in ("P", "RGB"):  # one color that is transparent
+            image = image.convert("RGB") if mode == "RGB" else image.convert("RGB").quantize(1)
+            color = image.getpixel((0, 0))
+            (tmp_path / name).mkdir()
+            image.save(tmp_path / name / "0.png", transparency=color)
+        else:
+            save(tmp_path / name / "0.png", (shade,) * (len(mode) - 1) + (0,), mode=mode)
+        save(tmp_path / name / "1.png", (shade, shade, shade, 255), mode="RGBA")
+    data = image_folder(path=str(tmp_path), image_size=8)
+    assert [image.unique().tolist() for image in data.train.inputs] == [[255], [0], [255], [200]]
+    assert data.remarks[1] == "2 of 4 images have transparent pixels, laid on white (such as 0.png)"
+
+
+def test_an_image_that_is_too_large_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, 5, ("cat", "dog"))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 400)
+    with refused(TaskError, "cat/000.png cannot be read: ", "it is larger than 800 pixels: scale or tile it"):
+        image_folder(path=str(tmp_path), image_size=8)
 
 
 @pytest.mark.parametrize("kind", ["cut", "16 bits", "frames"])
