@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -35,6 +36,7 @@ class Initial:
         taken: How many tensors the model has from it.
         fresh: Names in the model of those that stay as they were initialised, with the reason.
         unused: Names in the file of those that the model has not.
+        body: How many tensors the body has, and how many of them the file lacks.
         origin: The privacy origin that the file states; None without one.
     """
 
@@ -42,6 +44,7 @@ class Initial:
     taken: int
     fresh: Mapping[str, str]
     unused: tuple[str, ...]
+    body: tuple[int, int]
     origin: Origin | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -50,7 +53,9 @@ class Initial:
 
     def line(self, path: Path) -> str:
         """A line for the user."""
-        parts = [f"weights of {path.name} (SHA-256 {self.sha256[:12]}): {self.taken} tensors taken"]
+        count, lacking = self.body
+        warning = f"WARNING: {lacking} of the body's {count} tensors begin as initialised: " if lacking else ""
+        parts = [f"{warning}weights of {path.name} (SHA-256 {self.sha256[:12]}): {self.taken} tensors taken"]
         for reason in dict.fromkeys(self.fresh.values()):
             names = [name for name, why in self.fresh.items() if why == reason]
             parts += [f"{listed(names)} as initialised ({reason})"]
@@ -69,11 +74,11 @@ def begin_from(model: nn.Module, head: tuple[str, ...], path: Path) -> Initial:
     Args:
         model: The model; changed in place, unless something is refused.
         head: The name prefixes of its head, where a tensor of another shape (of other classes) is left aside.
-        path: The file.
+        path: The file, or the index of one in several files.
 
     Raises:
-        ConfigurationError: The file is missing, or no safetensors file.
-        TaskError: The file is of another model.
+        ConfigurationError: A file is missing, or no safetensors file.
+        TaskError: The file is of another model, or holds the model twice.
     """
     own = _own(model)
     with opened(path) as weights:
@@ -81,16 +86,24 @@ def begin_from(model: nn.Module, head: tuple[str, ...], path: Path) -> Initial:
         unused = tuple(name for name in weights.shapes if name not in found.values())
         fresh = _differing(path, weights, found, own, head)
         taken = {name: there for name, there in found.items() if name not in fresh}
-        body = [name for name in own if not is_under(name, head)]
-        if not any(name in taken for name in body or own):
-            raise _strange(path, weights, body or [*own])
+        body = [name for name in own if not is_under(name, head)] or [*own]
+        if not any(name in taken for name in body):
+            raise _strange(path, weights, body)
+        _check_single(path, weights.shapes, taken)
         for name, there in taken.items():
             _check(path, there, weights.tensor(there), own[name])
+        reached = {own[name].data_ptr() for name in taken}  # a tied tensor may have one of its names in the file
+        lacking = [name for name in body if name not in taken and own[name].data_ptr() not in reached]
+        if 2 * len(lacking) > len(body):
+            raise TaskError(
+                f"--init-from {path}: it has {len(body) - len(lacking)} of the body's {len(body)} tensors, fewer than "
+                f"half, and lacks {listed(lacking)}: it is of another model, or one part of several files (then name "
+                "their .index.json)"
+            )
         for name, there in taken.items():
             own[name].data.copy_(weights.tensor(there))
-    reached = {own[name].data_ptr() for name in taken}  # a tied tensor may have one of its names in the file
     fresh |= {name: "not in the file" for name in own if name not in found and own[name].data_ptr() not in reached}
-    return Initial(weights.sha256, len(taken), fresh, unused, weights.origin)
+    return Initial(weights.sha256, len(taken), fresh, unused, (len(body), len(lacking)), weights.origin)
 
 
 def _own(model: nn.Module) -> dict[str, Tensor]:
@@ -117,6 +130,22 @@ def _differing(
             )
         differing[name] = f"shape {shapes[0]} in the file, {shapes[1]} here"
     return differing
+
+
+def _check_single(path: Path, shapes: Mapping[str, tuple[int, ...]], taken: Mapping[str, str]) -> None:
+    """Refuse a file that has what was taken under another prefix as well: an average (EMA), a teacher, ..."""
+    left = {name: shape for name, shape in shapes.items() if name not in taken.values()}
+    for prefix in _prefixes(taken.values()):
+        rests = {
+            there.removeprefix(prefix): shapes[there] for here, there in taken.items()
+            if there.startswith(prefix) and not here.startswith(prefix)
+        }  # fmt: skip
+        for other in _prefixes(left, len(rests)) if rests else ():
+            if all(left.get(other + rest) == shape for rest, shape in rests.items()):
+                raise TaskError(
+                    f"--init-from {path}: it has the model twice, under {prefix!r} and under {other!r}: save the "
+                    "tensors of the one that is meant to a file of their own"
+                )
 
 
 def _check(path: Path, there: str, value: Tensor, own: Tensor) -> None:
@@ -147,55 +176,74 @@ _PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 class Weights:
-    """An open file.
+    """One open file, or several that make up one model.
 
     Args:
-        source: The open reader of the library.
-        sha256: Of its content, hex.
+        sources: The open readers of the library.
+        sha256: Of their content, hex.
 
     Attributes:
         shapes: By name, the shape of each tensor.
-        origin: The privacy origin that the file states.
+        origin: The privacy origin that the files state, the worst of them.
     """
 
-    def __init__(self, source: Any, sha256: str) -> None:
-        self._source, self.sha256 = source, sha256
+    def __init__(self, sources: Sequence[Any], sha256: str) -> None:
+        self._source = {name: source for source in sources for name in source.keys()}  # noqa: SIM118 - no mapping
+        self.sha256 = sha256
         self.shapes: Mapping[str, tuple[int, ...]] = {
-            name: tuple(source.get_slice(name).get_shape()) for name in source.keys()  # noqa: SIM118 - no mapping
-        }  # fmt: skip
-        self.origin = Origin.of_file(source.metadata())
+            name: tuple(source.get_slice(name).get_shape()) for name, source in self._source.items()
+        }
+        stated = (Origin.of_file(source.metadata()) for source in sources)
+        self.origin = max(filter(None, stated), key=[*Origin].index, default=None)
 
     def tensor(self, name: str) -> Tensor:
         """One tensor, in the type in which it is in the file."""
-        found: Tensor = self._source.get_tensor(name)
+        found: Tensor = self._source[name].get_tensor(name)
         return found
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Weights]:
-    """Open a safetensors file.
+    """Open a safetensors file, or all those that an index names.
 
     Raises:
-        ConfigurationError: The file is missing, of another kind or damaged.
+        ConfigurationError: A file is missing, of another kind or damaged.
     """
     path = path.expanduser()
     try:
         if path.is_dir():
             raise ConfigurationError(f"--init-from {path}: it is a folder; name the .safetensors file in it")
-        with path.open("rb") as file:
-            start = file.read(4)
-        if start.startswith(_PICKLED):
-            raise ConfigurationError(_pickled(path))
-        stat = path.stat()
-        sha256 = _hash(path.resolve(), stat.st_size, stat.st_mtime_ns)
-        with safe_open(path, framework="pt") as source:
-            yield Weights(source, sha256)
+        with ExitStack() as stack:
+            sources, hashes = [], []
+            for part in _parts(path):
+                with part.open("rb") as file:
+                    start = file.read(4)
+                if start.startswith(_PICKLED):
+                    raise ConfigurationError(_pickled(part))
+                stat = part.stat()
+                hashes.append(_hash(part.resolve(), stat.st_size, stat.st_mtime_ns))
+                sources.append(stack.enter_context(safe_open(part, framework="pt")))
+            whole = hashlib.sha256("".join(hashes).encode()).hexdigest() if len(hashes) > 1 else hashes[0]
+            yield Weights(sources, whole)
     except OSError as error:
-        raise ConfigurationError(f"--init-from {path}: {error.strerror or error}") from error
+        raise ConfigurationError(f"--init-from {error.filename or path}: {error.strerror or error}") from error
     except SafetensorError as error:
         raise ConfigurationError(
             f"--init-from {path}: it is damaged, or no safetensors file ({error}); expected one, such as "
             "model.safetensors"
+        ) from error
+
+
+def _parts(path: Path) -> list[Path]:
+    """The files that make up one: those that an index (model.safetensors.index.json) names, or the file itself."""
+    if not path.name.endswith(".index.json"):
+        return [path]
+    try:
+        names = sorted({*json.loads(path.read_bytes())["weight_map"].values()})
+        return [path.with_name(name) for name in names if name] or [path]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ConfigurationError(
+            f"--init-from {path}: expected an index whose weight_map has a file name beside it for each tensor"
         ) from error
 
 
@@ -227,7 +275,7 @@ def matched(there: Collection[str], here: Collection[str], model: nn.Module) -> 
     """By the model's name, the file's: as many as can be matched.
 
     Tried are the names as they are and, of models of the library transformers, translated from those that earlier
-    versions gave, each with a prefix left out that most of the file's names have, or one added that most of the
+    versions gave, each with a prefix left out that many of the file's names have, or one added that many of the
     model's have; both only where what is left out is no part of a model. The first of those that match most counts.
 
     Args:
@@ -282,13 +330,14 @@ def _renamed(name: str, elsewhere: Mapping[str, str]) -> list[str]:
     ]  # fmt: skip
 
 
-def _prefixes(names: Collection[str]) -> list[str]:
-    """The prefixes, in whole components and with the dot, that at least half of some names have."""
+def _prefixes(names: Collection[str], least: float | None = None) -> list[str]:
+    """The prefixes, in whole components and with the dot, that so many of some names have; a quarter if None."""
     counts: Counter[str] = Counter()
     for name in names:
         parts = name.split(".")
         counts.update(".".join(parts[:count]) + "." for count in range(1, min(_DEEPEST + 1, len(parts))))
-    return [prefix for prefix, count in counts.items() if 2 * count >= len(names)]
+    least = len(names) / 4 if least is None else least  # a file may have two copies, and more
+    return [prefix for prefix, count in counts.items() if count >= least]
 
 
 def _translations(model: nn.Module) -> list[Translation]:

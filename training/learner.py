@@ -36,7 +36,7 @@ class About:
     Attributes:
         manifest: The content of a payload: ``{"dtype", "count", "parameters": [{"name", "shape", "offset"}, ...]}``.
             With "extras", their number by name, where the algorithm has any.
-        digest: SHA-256 (hex) of the bytes of extras and initial body, and of frozen parameters outside the head if any.
+        digest: SHA-256 (hex) of the bytes of extras and initial body, and of what is frozen outside the head if any.
         payload_bytes: The most bytes that one payload may have.
         shares: Whether anything leaves the peer at all.
         mixes_at_once: Whether `mix_sound` always takes about as little as a hand-over between threads.

@@ -124,7 +124,7 @@ with warnings.catch_warnings():
         )
         init_from: Path | None = setting(
             None,
-            "first weights: a safetensors file with names as the model's; what it lacks, such as a head for other "
+            "first weights: a safetensors file, or the .index.json of several; what it lacks, such as a head for other "
             "classes, begins at random",
             mark=Mark.FOLLOWS,
             group=_DATA,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from dpeer.exceptions import TaskError, did_you_mean
@@ -101,10 +101,32 @@ def split(model: nn.Module, head: Sequence[str], shares: Shares, algorithm: str 
     return Split(body=body, head=own, prefixes=tuple(head), model=model)
 
 
-def frozen_alike(model: nn.Module, head: Sequence[str]) -> dict[str, nn.Parameter]:
-    """The frozen parameters that have to be equal on all peers: those that are not under the head's prefixes."""
+def frozen_alike(model: nn.Module, head: Sequence[str]) -> dict[str, Tensor]:
+    """What is frozen and has to be equal on all peers: parameters, and statistics of layers that stay in evaluation.
+
+    What is under the head's prefixes may differ.
+    """
     named = model.named_parameters(remove_duplicate=False)  # a tied one may have a name in the head as well
-    return {name: p for name, p in named if not p.requires_grad and not is_under(name, head)}
+    found: dict[str, Tensor] = {name: p for name, p in named if not p.requires_grad}
+    for layer, norm in _constant_norms(model):
+        found |= {f"{layer}.{name}": buffer for name, buffer in norm.named_buffers()}
+    return {name: value for name, value in found.items() if not is_under(name, head)}
+
+
+def _constant_norms(model: nn.Module) -> Sequence[tuple[str, nn.Module]]:
+    """The layers whose running statistics never change: the model's `train` leaves them in evaluation."""
+    norms = [
+        (name, module) for name, module in model.named_modules(remove_duplicate=False)
+        if isinstance(module, _NormBase) and module.track_running_stats
+    ]  # fmt: skip
+    if not norms:
+        return []
+    modes = [(module, module.training) for module in model.modules()]
+    model.train()
+    found = [(name, module) for name, module in norms if not module.training]
+    for module, mode in modes:
+        module.training = mode
+    return found
 
 
 def _check_kinds(trainable: Named) -> None:
@@ -155,16 +177,17 @@ def _check_tied(model: nn.Module, prefixes: tuple[str, ...]) -> None:
 
 def _check_batch_norm(model: nn.Module, prefixes: tuple[str, ...], whole_model: str | None) -> None:
     """Refuse BatchNorm in the body: its statistics are of one peer's data and do not fit an averaged body."""
-    for name, module in model.named_modules():
+    constant = {module for _, module in _constant_norms(model)}
+    for name, module in model.named_modules(remove_duplicate=False):
         if not isinstance(module, _NormBase) or not (
             module.track_running_stats or (isinstance(module, _BatchNorm) and module.affine)
         ):
             continue
-        if not is_under(name, prefixes):
+        if module not in constant and not is_under(name, prefixes):
             where = f"{whole_model} shares the whole model" if whole_model else "it is in the body"
             fix = " (dpeer.training.replace_batch_norm(model) does)" if isinstance(module, _BatchNorm) else ""
             other = "" if whole_model else f", or keep it at home with {name!r} in the task's head"
             raise TaskError(
                 f"{type(module).__name__} {name!r} cannot be shared ({where}): its running statistics belong to one "
-                f"peer's data; use torch.nn.GroupNorm instead{fix}{other}"
+                f"peer's data; use torch.nn.GroupNorm instead{fix}, have model.train() leave it in evaluation{other}"
             )

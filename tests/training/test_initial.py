@@ -1,5 +1,6 @@
 """First weights from a file: what is taken, what stays as it was, and what is refused."""
 
+import json
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -75,12 +76,64 @@ def test_a_head_for_other_classes_stays_as_it_was(write: Write) -> None:
 
 
 def test_tensors_that_the_file_lacks_stay_as_they_were(write: Write) -> None:
-    model, other = net(0), {"body.0.weight": torch.ones(4, 5)}
+    model, other = net(0), {name: value for name, value in state(net(1)).items() if name.startswith("body")}
     before = state(model)
     found = begin_from(model, ("head",), write(other))
     assert all(torch.equal(value, (before | other)[name]) for name, value in model.state_dict().items())
     assert found.fresh == dict.fromkeys(before.keys() - other.keys(), "not in the file")
-    assert "and 7 more as initialised (not in the file)" in found.line(Path("w"))
+    assert found.line(Path("w")).startswith("WARNING: 2 of the body's 9 tensors begin as initialised: weights of w ")
+
+
+def test_a_file_with_less_than_half_of_the_body_is_refused(write: Write) -> None:
+    model, before = net(0), state(net(0))
+    path = write({name: value for name, value in state(net(1)).items() if name.startswith(("body.0", "fixed"))})
+    with refused(TaskError, f"--init-from {path}: it has 4 of the body's 9 tensors, fewer than half"):
+        begin_from(model, ("head",), path)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def index(folder: Path, files: object) -> Path:
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    return folder / "model.safetensors.index.json"
+
+
+def test_a_model_in_several_files_is_read_by_its_index(write: Write, tmp_path: Path) -> None:
+    model, other = net(0), state(net(1))
+    places = {name: f"{number % 2}.safetensors" for number, name in enumerate(other)}
+    for file in ("0.safetensors", "1.safetensors"):
+        write({name: value for name, value in other.items() if places[name] == file}, file)
+    path = index(tmp_path, places)
+    found = begin_from(model, ("head",), path)
+    assert all(torch.equal(value, other[name]) for name, value in model.state_dict().items())
+    assert (found.taken, found.fresh, found.unused) == (len(other), {}, ())
+    write({name: value + 1 for name, value in other.items() if places[name] == "1.safetensors"}, "1.safetensors")
+    assert begin_from(net(0), ("head",), path).sha256 != found.sha256
+    (tmp_path / "1.safetensors").unlink()
+    with refused(ConfigurationError, f"--init-from {tmp_path / '1.safetensors'}: No such file"):
+        begin_from(net(0), ("head",), path)
+
+
+@pytest.mark.parametrize("files", [None, [1], {"head.bias": 1}])
+def test_an_index_of_another_kind_is_named(files: object, tmp_path: Path) -> None:
+    with refused(ConfigurationError, "model.safetensors.index.json: expected an index whose weight_map"):
+        begin_from(net(0), ("head",), index(tmp_path, files))
+
+
+@pytest.mark.parametrize(("one", "other"), [("model.", "ema_model."), ("student.", "teacher.")])
+@pytest.mark.parametrize("more", [{}, {"ema_model.n_averaged": torch.ones(1), "step": torch.ones(1)}])
+def test_a_file_with_two_copies_of_the_model_is_refused(
+    one: str, other: str, more: dict[str, Tensor], write: Write
+) -> None:
+    values = {prefix + name: value for prefix in (one, other) for name, value in state(net(1)).items()}
+    path = write(values | more)
+    with refused(TaskError, f"--init-from {path}: ", "it has the model twice", repr(one), repr(other)):
+        begin_from(net(0), ("head",), path)
+
+
+def test_another_copy_beside_the_models_own_names_is_not_used(write: Write) -> None:
+    model, other = net(0), state(net(1))
+    begin_from(model, ("head",), write(other | {f"ema.{name}": value + 1 for name, value in other.items()}))
+    assert all(torch.equal(value, other[name]) for name, value in model.state_dict().items())
 
 
 @pytest.mark.parametrize("there", ["", "model.", "module.", "module.model.net."])

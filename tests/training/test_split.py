@@ -71,6 +71,42 @@ def test_the_head_may_hold_what_the_body_may_not() -> None:
     assert names(Net(nn.BatchNorm1d(4, affine=False, track_running_stats=False)), ("fc",))[1]
 
 
+def test_a_layer_of_batch_norm_at_two_places_is_seen_at_both() -> None:
+    net = Net(nn.BatchNorm1d(4, affine=False))
+    net.norm = net.extra
+    with refused(TaskError, "BatchNorm1d 'norm' cannot be shared"):
+        split(net, ("extra", "fc"), "body")
+
+
+class Still(nn.BatchNorm1d):
+    """Its statistics are of data that all peers' models have seen before."""
+
+    def train(self, mode: bool = True) -> "Still":
+        return super().train(False)
+
+
+def test_batch_norm_that_stays_in_evaluation_may_be_shared() -> None:
+    net = Net(Still(4))
+    assert names(net, ("fc",))[0][2:] == ["extra.weight", "extra.bias"]
+    assert net.training
+    net.extra = nn.BatchNorm1d(4).eval().requires_grad_(False)
+    with refused(TaskError, "BatchNorm1d 'extra' cannot be shared", "model.train() leave it in evaluation"):
+        split(net, ("fc",), "body")
+
+
+def test_statistics_that_never_change_are_part_of_the_start() -> None:
+    data = small_task()
+
+    def digest(mean: float, head: tuple[str, ...]) -> str:
+        torch.manual_seed(0)
+        net = Net(Still(4))
+        net.extra.running_mean.fill_(mean)
+        return build_learner(Task(net, head, data.train, data.test), "dfedmdc", rank=0, seed=0).about.digest
+
+    assert digest(0.0, ("fc",)) != digest(1.0, ("fc",))
+    assert digest(0.0, ("extra", "fc")) == digest(1.0, ("extra", "fc"))
+
+
 # What two peers must have in common before the first round, as their digests see it.
 
 

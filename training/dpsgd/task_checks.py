@@ -71,17 +71,21 @@ def replace_batch_norm(model: nn.Module) -> nn.Module:
         model: The model; it stays as it is.
     """
     replaced = copy.deepcopy(model)
-    norms = [(name, layer) for name, layer in replaced.named_modules() if isinstance(layer, _BatchNorm)]
-    for name, norm in norms:
-        channels = norm.num_features
-        groups = math.gcd(32, max(1, channels // 4), channels)
-        made = nn.GroupNorm(groups, channels, norm.eps, norm.affine).train(norm.training)
-        if norm.affine:
-            made.weight, made.bias = norm.weight, norm.bias
+    made: dict[_BatchNorm, nn.GroupNorm] = {}
+    places = [*replaced.named_modules(remove_duplicate=False)]  # one layer may stand at several
+    for name, norm in places:
+        if not isinstance(norm, _BatchNorm):
+            continue
+        if norm not in made:
+            channels = norm.num_features
+            groups = math.gcd(32, max(1, channels // 4), channels)
+            made[norm] = nn.GroupNorm(groups, channels, norm.eps, norm.affine).train(norm.training)
+            if norm.affine:
+                made[norm].weight, made[norm].bias = norm.weight, norm.bias
         if not name:
-            return made
+            return made[norm]
         owner, _, own = name.rpartition(".")
-        setattr(replaced.get_submodule(owner), own, made)
+        setattr(replaced.get_submodule(owner), own, made[norm])
     return replaced
 
 

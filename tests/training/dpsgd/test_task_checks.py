@@ -69,6 +69,13 @@ def test_batch_norm_can_be_replaced(channels: int) -> None:
     assert isinstance(replace_batch_norm(nn.BatchNorm1d(8, affine=False)), nn.GroupNorm)
 
 
+def test_batch_norm_at_two_places_is_replaced_at_both() -> None:
+    norm = nn.BatchNorm1d(8)
+    made = replace_batch_norm(nn.Sequential(norm, nn.Linear(8, 8), nn.Sequential(norm), nn.Linear(8, 2)))
+    assert isinstance(made[0], nn.GroupNorm)
+    assert made[0] is made[2][0], "one layer still"
+
+
 def test_what_code_writes_to_parameters_and_buffers_is_undone(make_trainer: Make) -> None:
     """What it writes of an example would leave without noise."""
 
