@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -107,7 +108,7 @@ def mean_loss(
     Raises:
         TaskError: The model, the loss or the data raised.
     """
-    losses: list[tuple[Any, int]] = []
+    losses: list[tuple[Any, Any, int]] = []
     with _evaluating(model):
         for inputs, target, count in data.in_order(_BATCH):
             with data.compute.autocast():
@@ -116,15 +117,24 @@ def mean_loss(
                 with blame(f"the task's loss failed on its {data.name} data", partial(loss_hint, target, output)):
                     value = loss(output, target)
                     # Elsewhere a number is only waited for when all batches are under way.
-                    losses.append((float(value) if data.compute.on_host else value, count))
+                    losses.append((float(value) if data.compute.on_host else value, target, count))
             if outputs is not None and targets is not None:
                 outputs.append(output)
                 targets.append(target)
-    total = 0.0
+    total, rows = 0.0, len(data)
     with blame(f"the task's loss failed on its {data.name} data"):
-        for value, count in losses:
-            total += float(value) * count
-    return total / len(data)
+        for value, target, count in losses:
+            number = float(value)
+            if math.isnan(number) and _is_unlabelled(target):
+                rows -= count
+            else:
+                total += number * count
+    return total / rows if rows else math.nan
+
+
+def _is_unlabelled(targets: Any) -> bool:
+    """Whether a batch has class numbers that are all negative, of which cross-entropy has no mean."""
+    return isinstance(targets, Tensor) and not targets.is_floating_point() and not (targets >= 0).any()
 
 
 @contextmanager

@@ -56,7 +56,8 @@ class TrueFigures(NamedTuple):
         samples: The number of training samples.
         units: How many units of protection, samples or groups of them.
         gradients: For how many samples a gradient of the loss has been computed so far in this process.
-        loss: Sample-weighted mean of the (unperturbed) minibatch losses of the last epoch; None where there was none.
+        loss: Sample-weighted mean of the (unperturbed) minibatch losses of the last epoch, without minibatches that
+            have no target; None where there was none.
     """
 
     samples: int
@@ -228,7 +229,10 @@ class Trainer(Net):
         if any(size for _, size in self._noted):
             weights = torch.tensor([size for _, size in self._noted], dtype=torch.float64, device="cpu")
             losses = torch.stack([loss for loss, _ in self._noted]).cpu().double()
-            self._loss = (losses @ weights / weights.sum()).item()
+            if losses.isnan().any() and self.model.data.isfinite().all():
+                # A mean over no targets is 0 / 0, without a gradient: a NaN of another kind is in the parameters, too.
+                weights, losses = weights[~losses.isnan()], losses[~losses.isnan()]
+            self._loss = (losses @ weights / weights.sum()).item() if len(losses) else None
 
     def note(self, loss: Tensor, batch: Batch) -> None:
         """Remember the loss of a minibatch: the loss of `figures` becomes the mean over the last epoch's.

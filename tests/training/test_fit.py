@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.utils.data import TensorDataset
 
 from dpeer.training import (
     ALGORITHMS,
@@ -293,6 +294,29 @@ def test_the_loss_is_of_the_last_pass_or_of_all_steps_where_there_are_fewer() ->
 # grad_clip.
 
 CLIP = 0.6
+
+
+@pytest.mark.parametrize("algorithm", ["dfedavgm", "dfedsam"])
+def test_a_minibatch_without_a_target_is_left_out_of_the_loss(algorithm: str) -> None:
+    """Cross-entropy ignores -100: of a minibatch of them the mean is 0 / 0, and nothing is learned of it."""
+    inputs, targets = small_task(samples=300).train.tensors
+    some = TensorDataset(inputs[:8], targets[:8].where(torch.arange(8) < 3, -100))
+    task = small_task(train=some, test=TensorDataset(inputs[:300], targets[:300].where(torch.arange(300) < 10, -100)))
+    trained = learner(task, algorithm, batch_size=1)
+    assert math.isfinite(trained.train(0) or 0.0)
+    assert trained.finite
+    assert math.isfinite(trained.evaluate().test_loss)
+    none = TensorDataset(inputs[:8], torch.full((8,), -100))
+    assert learner(small_task(train=none), algorithm).train(0) is None
+
+
+def test_a_loss_that_is_not_finite_shows_in_parameters_and_mean() -> None:
+    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(outputs, targets) * (math.nan if (targets == 0).any() else 1.0)
+
+    trained = learner(small_task(loss=loss), batch_size=8)
+    assert math.isnan(trained.train(0) or 0.0)
+    assert not trained.finite
 
 
 def binds_sometimes(norms: list[float]) -> bool:
