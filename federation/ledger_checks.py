@@ -8,7 +8,9 @@ from dpeer.exceptions import CheckpointError
 from dpeer.peer import checkpoint
 from dpeer.peer.config import Counted
 from dpeer.privacy.ledger import FOLDER, LEDGER, current, read_or_none, uncharged
+from dpeer.results.files import METRICS, RELEASED
 from dpeer.results.json_fields import whole
+from dpeer.results.metrics_file import MetricsFile
 from dpeer.results.run_folders import read_metrics, read_object
 from dpeer.training.state.file_names import REST
 
@@ -16,8 +18,9 @@ from dpeer.training.state.file_names import REST
 def counted(folder: Path, *, resume: bool, stated: int) -> Counted:
     """The rounds up to which a rank's ledger has all releases.
 
-    Rounds without a line in it are in metrics.jsonl, or in the checkpoint: nothing was released in them. An adoption
-    counts by its checkpoint alone: a peer that is killed before that may run its round.
+    Rounds without a line in it are in metrics.jsonl, in released.json once --resume has dropped their lines, or in the
+    checkpoint: nothing was released in them. An adoption counts by its checkpoint alone: a peer that is killed before
+    that may run its round.
 
     Args:
         folder: A rank's folder.
@@ -26,9 +29,10 @@ def counted(folder: Path, *, resume: bool, stated: int) -> Counted:
     """
     if not resume:
         return Counted(stated, stated)
-    charged, lines = current(folder / FOLDER).rounds, read_metrics(folder).lines
-    sent = max((*charged, *(line.round for line in lines if line.active)), default=-1) + 1
-    known = max((line.round for line in lines if not line.adopted), default=-1) + 1
+    noted = read_object(folder / RELEASED)
+    known, sent = MetricsFile(folder / METRICS).known
+    known = max(known, whole(noted.get("known")) or 0)
+    sent = max(sent, whole(noted.get("sent")) or 0, *(number + 1 for number in current(folder / FOLDER).rounds))
     return Counted(max(stated, sent, known, checkpoint.completed(folder)), max(stated, sent))
 
 

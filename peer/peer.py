@@ -192,7 +192,7 @@ class Peer:
             if self.config.lists is not None:
                 self.core.lists.resume(*await self._worker.run(self._files.take_up_lists))
             self._start = await self._worker.run(self._files.take_up)
-            self.core.round_budget.resume(self._files.last_limit)
+            self.core.round_budget.resume(self._files.releases.last_limit)
             self.saver.begin(self._start)
             if self._start:
                 self._log.info("resuming", message=f"resuming at round {self._start + 1}", round=self._start)

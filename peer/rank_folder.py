@@ -5,7 +5,6 @@ Nearly everything here blocks on the disk: the peer calls it on its worker.
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections import deque
@@ -21,10 +20,10 @@ from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.core.handshake import ABSENT, difference
 from dpeer.peer.core.member_list import MemberList
-from dpeer.peer.core.round_budget import RoundLimit
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, SaveCopy
 from dpeer.peer.member_files import MEMBERS, read_lists, write_lists
+from dpeer.peer.released_file import ReleasedFile
 from dpeer.peer.run_results import RunCounts, Totals, round_entries
 from dpeer.results.card import make_card, measured
 from dpeer.results.files import (
@@ -39,12 +38,7 @@ from dpeer.results.files import (
     parse,
     write_json,
 )
-from dpeer.results.json_fields import number as json_number
-from dpeer.results.json_fields import table_or_empty, whole
 from dpeer.results.metrics_file import MetricsFile
-from dpeer.results.run_folders import read_object
-
-_WHOLE = RoundLimit(1.0, None, None)
 
 _RECENT = 10
 """Rounds over which their length is averaged."""
@@ -82,7 +76,7 @@ class RankFolder:
         diverged: Whether the loss of the last completed round, or a parameter after it, is not finite, or the loss is
             far beyond use; set at the end.
         last: The last line of metrics.jsonl.
-        released: The last round that an earlier process of the run has trained and released; -1 without one.
+        releases: What was released, and how far the rounds are known; taken up with the checkpoint.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
         mixed: The last round in which a neighbor's body was mixed, and when it was completed (Unix seconds); or None.
         disk_free: Bytes that the folder's disk had left when a round was last saved; None where no files are kept.
@@ -106,8 +100,7 @@ class RankFolder:
         self._facts = dict(facts)
         self._warn, self._warned = warn, False
         self.diverged = False
-        self.released = -1
-        self._limits: dict[int, RoundLimit] = {}
+        self.releases = ReleasedFile(None, resume=False, every=1)
         self.saved_at: float | None = None
         self.mixed: tuple[int, float] | None = None
         self.disk_free: int | None = None
@@ -166,12 +159,7 @@ class RankFolder:
                 f"{str(metrics)!r} has completed rounds but no checkpoint exists: "
                 f"restore {str(self._checkpoints)!r}, or start over in another --out"
             )
-        if out is not None and self._config.resume:
-            noted = read_object(out / RELEASED)
-            found = whole(noted.get("round"))
-            self.released = -1 if found is None else found
-            by_round = table_or_empty(noted.get("limits"))
-            self._limits = {int(one): _limit(table_or_empty(by_round[one])) for one in by_round if one.isdigit()}
+        self.releases = ReleasedFile(out, resume=self._config.resume, every=self._config.checkpoint_every)
         self._metrics, self._totals = self._lines(state)
         if (damage := self._metrics.damage) is not None:
             self._warn(f"{str(metrics)!r}: {damage}; the run goes on, for the checkpoint has all that it needs")
@@ -217,6 +205,8 @@ class RankFolder:
             for name in (SUMMARY, MODEL, CARD, RELEASED, MEMBERS):
                 (out / name).unlink(missing_ok=True)
             shutil.rmtree(self._checkpoints, ignore_errors=True)
+        if self._config.resume:
+            self.releases.keep_known(self._metrics.known)
         self._metrics.rewrite()
 
     def take_up_lists(self) -> tuple[MemberList | None, MemberList | None]:
@@ -232,32 +222,6 @@ class RankFolder:
         """Put the list that counts on disk, and the one that waits."""
         if self._config.out is not None:
             write_lists(self._config.out, counts, waits)
-
-    def note_released(self, number: int, limit: RoundLimit | None) -> None:
-        """Note that a round was trained, within this limit, and released.
-
-        Flushed where a clock has decided about the steps. Else after a power loss an earlier round may stand.
-        """
-        if self._config.out is None:
-            return
-        path = self._config.out / RELEASED
-        # Of a process that is killed now, the rounds since the last checkpoint are trained again.
-        least = number - self._config.checkpoint_every
-        if limit is None:
-            path.write_text(json.dumps({"round": number}))
-            return
-        self._limits = {one: own for one, own in self._limits.items() if one >= least} | {number: limit}
-        limits = {str(one): own._asdict() for one, own in self._limits.items()}
-        write_json(path, {"round": number, "limits": limits}, indent=None)
-
-    def recorded(self, number: int) -> RoundLimit | None:
-        """The limit within which round `number` is to be trained again; None where it has not been released."""
-        return self._limits.get(number, _WHOLE) if number <= self.released else None
-
-    @property
-    def last_limit(self) -> RoundLimit:
-        """The limit of the last round that was released."""
-        return self._limits.get(self.released, _WHOLE)
 
     def complete(self, entry: dict[str, Any], *, over: bool = False) -> None:
         """Complete a round in memory, with a copy of the learner; nothing is written. The round before is saved.
@@ -329,7 +293,7 @@ class RankFolder:
         """Whether a checkpoint is due after this round.
 
         After the first one that this peer runs always: without a checkpoint lines of several rounds are damage. After
-        an adoption, too: the round has a line, so it counts as known to the folder, and must not be trained after all.
+        an adoption, too: a peer that is killed goes on with the adopted body.
         """
         number = entry["round"]
         if self.saved_at is None or number + 1 == self._rounds() or entry.get("adopted"):
@@ -474,8 +438,3 @@ def _shown(value: object) -> str:
 def _by_name(lost: Mapping[int, str]) -> dict[str, str]:
     """The same by ranks as text, because JSON's keys are strings."""
     return {str(rank): reason for rank, reason in lost.items()}
-
-
-def _limit(noted: Mapping[str, Any]) -> RoundLimit:
-    share = json_number(noted.get("share"))
-    return RoundLimit(1.0 if share is None else share, *(json_number(noted.get(one)) for one in ("seconds", "whole")))

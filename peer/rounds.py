@@ -285,7 +285,7 @@ class _RoundLoop:
                 samples=learner.figures.gradients - one.gradients,
                 steps=one.steps,
                 steps_asked=one.steps_asked,
-                active=one.active or number <= saver.files.released,
+                active=one.active or number <= saver.files.releases.released,
                 adopted=one.adopted,
                 disagreement=learner.figures.disagreement if one.released is not None and one.heard else None,
                 epsilon=privacy["epsilon"] if privacy else None,
@@ -310,12 +310,12 @@ def train_and_release(
     A round that has been released before is trained with as many steps: a peer releases one body a round. A body that
     reaches no neighbor any more (`in_vain`) is not released, and costs no privacy.
     """
-    limit = saver.files.recorded(number) or limit
+    limit = saver.files.releases.recorded(number) or limit
     loss = learner.train(number, share=1.0 if limit is None else limit.share)
     taken = watch.lap()
     payload = None if in_vain() else learner.release(number, receivers)
     if payload is not None:
-        saver.files.note_released(number, limit)
+        saver.files.releases.note(number, limit)
     return loss, None if payload is None else Released.of(payload), taken
 
 

@@ -36,7 +36,8 @@ ROWS = "test-rows.json"
 """In a rank's folder: how the model that predicts does on each row that was evaluated. It is never sent."""
 
 RELEASED = "released.json"
-"""In a rank's folder: the last round that it has trained and released, completed or not."""
+"""In a rank's folder: the last round that it has trained and released, completed or not, and the rounds that it knows
+itself to have completed where --resume has dropped their lines."""
 
 DISAGREEMENT = "disagreement.jsonl"
 """In the run folder of a simulation: how far apart the bodies are, a line for each round."""

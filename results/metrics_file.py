@@ -18,6 +18,10 @@ class MetricsFile:
     Args:
         path: The file, or None to keep nothing.
         next_round: Lines from this round on do not count: they belong to rounds that are run again.
+
+    Attributes:
+        known: When it was read, the rounds up to the last line but for adoptions, and up to the last line of a body
+            that was sent; whether they count or not.
     """
 
     def __init__(self, path: Path | None, next_round: int = 0) -> None:
@@ -25,11 +29,18 @@ class MetricsFile:
         self._kept: list[str] = []
         self._seen: tuple[int, ...] | None = None
         self._damaged, self._torn = 0, False
+        self.known = 0, 0
         rounds = set[int]()
-        for line, whole in _lines(path) if path and next_round else ():
+        for line, whole in _lines(path) if path else ():
             entry = parse(line)
-            number = -1 if entry is None else RoundRecord.of(entry).round
-            if entry is None or number < 0:
+            record = None if entry is None else RoundRecord.of(entry)
+            number = -1 if record is None else record.round
+            if record is not None:
+                known, sent = number + (not record.adopted), number + 1 if record.active else 0
+                self.known = max(self.known[0], known), max(self.known[1], sent)
+            if not next_round:
+                continue
+            if record is None or number < 0:
                 self._damaged, self._torn = self._damaged + whole, not whole
             elif number < next_round:
                 self._kept.append(line)

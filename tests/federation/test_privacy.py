@@ -250,6 +250,9 @@ def test_a_folder_counts_the_rounds_of_its_ledger_its_checkpoint_and_its_metrics
     with (folder / "metrics.jsonl").open("a") as metrics:
         metrics.write('{"round": 8, "active": false, "adopted": true}\n')
     assert counted(folder, resume=True, stated=0) == (8, 7), "without a checkpoint it may be run after all"
+    (folder / "metrics.jsonl").write_text("".join(lines[:5]))
+    (folder / "released.json").write_text('{"round": 4, "known": 8, "sent": 7}')
+    assert counted(folder, resume=True, stated=0) == (8, 7), "--resume has dropped the lines"
     assert counted(folder, resume=True, stated=9) == (9, 9)
     assert counted(folder, resume=False, stated=0) == (0, 0), "those were rounds of another run"
     assert counted(folder, resume=False, stated=9) == (9, 9)

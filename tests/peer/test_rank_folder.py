@@ -87,7 +87,7 @@ def test_a_round_that_a_quorum_had_completed_costs_no_checkpoint_but_its_line(tm
 
 
 def test_an_adoption_has_a_checkpoint_whatever_the_round(tmp_path):
-    """A process that begins before it, where others still are in that round, would train and release it after all."""
+    """A process that is killed goes on with the adopted body."""
     files = begun(tmp_path, every=3)
     run(files, 0)
     assert checkpoint.completed(tmp_path) == 1
@@ -244,21 +244,42 @@ def test_rounds_that_may_be_trained_again_have_the_limit_with_which_they_were_re
     run(files, 0)
     limits = [WHOLE, RoundLimit(0.5, 2.5, 5.0), RoundLimit(0.3, 1.5, 5.0), RoundLimit(0.1, 0.25, 2.5)]
     for number, limit in enumerate(limits):
-        files.note_released(number, limit)
+        files.releases.note(number, limit)
     again = begun_with_a_budget(resume=True, first=1)
-    assert {number: again.recorded(number) for number in range(6)} == {
+    assert {number: again.releases.recorded(number) for number in range(6)} == {
         number: (limits[number] if number in kept else WHOLE) if number <= 3 else None for number in range(6)
     }
-    assert again.last_limit == limits[3]
-    assert begun_with_a_budget(resume=False, first=0).recorded(1) is None, "a new run"
+    assert again.releases.last_limit == limits[3]
+    assert begun_with_a_budget(resume=False, first=0).releases.recorded(1) is None, "a new run"
 
 
 def test_a_round_that_was_released_without_a_limit_is_trained_whole_again(tmp_path):
     """Whatever `--round-seconds` says at the resume: a round has one body."""
     files = begun(tmp_path)
     run(files, 0)
-    files.note_released(1, None)
-    assert begun(tmp_path, resume=True, first=1).recorded(1) == WHOLE
+    files.releases.note(1, None)
+    assert begun(tmp_path, resume=True, first=1).releases.recorded(1) == WHOLE
+
+
+def known(out):
+    noted = json.loads((out / "released.json").read_text())
+    return noted["known"], noted["sent"]
+
+
+def test_rounds_whose_lines_are_dropped_stay_known_however_often_the_peer_is_killed(tmp_path):
+    """Else a rank that sat rounds out would know of fewer than its neighbors do, as one with an older copy does."""
+    run(begun(tmp_path), 0)
+    with (tmp_path / "metrics.jsonl").open("a") as lines:
+        lines.write('{"round": 1}\n{"round": 2, "active": false}\n{"round": 3, "active": false, "adopted": true}\n')
+    begun(tmp_path, resume=True, first=1)
+    assert known(tmp_path) == (3, 2)
+    files = begun(tmp_path, resume=True, first=1)
+    assert known(tmp_path) == (3, 2)
+    files.releases.note(1, RoundLimit(0.5, None, None))
+    files.releases.note(1, None)
+    assert json.loads((tmp_path / "released.json").read_text()) == {"round": 1, "known": 3, "sent": 2}
+    begun(tmp_path, resume=False)
+    assert not (tmp_path / "released.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -274,4 +295,4 @@ def test_a_round_that_was_released_without_a_limit_is_trained_whole_again(tmp_pa
 def test_damaged_notes_of_releases_leave_rounds_whole(content, found, tmp_path):
     run(begun(tmp_path), 0)
     (tmp_path / "released.json").write_text(content)
-    assert begun(tmp_path, resume=True, first=1).recorded(3) == found
+    assert begun(tmp_path, resume=True, first=1).releases.recorded(3) == found

@@ -35,9 +35,8 @@ class Disk:
         limits: The limit within which each round was trained.
         ledger: Round and incarnation of every release that was charged; `STATED` in place of that if the operator has
             stated it.
-        noted: The rounds that have a line in its metrics, but for an adoption.
+        noted: The rounds that have had a line in its metrics, but for an adoption.
         number: How many disks the rank has lost before.
-        new_data: Whether it was empty, for other data than those before.
         lists: The two member lists.
     """
 
@@ -47,13 +46,10 @@ class Disk:
     ledger: list[tuple[int, int]] = field(default_factory=list)
     noted: int = 0
     number: int = 0
-    new_data: bool = False
     lists: tuple[Any, Any] = (None, None)
 
-    def counted(self, stated, *, resume):
-        """See `dpeer.federation.privacy.counted`."""
-        if self.new_data and not resume:
-            return None
+    def counted(self, stated):
+        """See `dpeer.federation.ledger_checks.counted`."""
         saved = 0 if self.saved is None else self.saved.next_round
         sent = max((number for number, _ in self.ledger), default=-1) + 1
         return Counted(max(stated, saved, self.noted, sent), max(stated, sent))
@@ -85,7 +81,6 @@ class Files:
     def take_up(self):
         self.released = self._disk.released if self._config.resume else -1
         saved = self._disk.saved if self._config.resume else None
-        self._disk.noted = 0 if saved is None else saved.next_round
         if saved is None:
             return 0
         self.last = dict(saved.entry)
@@ -105,7 +100,12 @@ class Files:
     def keep_lists(self, counts, waits):
         self._disk.lists = counts if counts.version else None, waits
 
-    def note_released(self, number, limit):
+    @property
+    def releases(self):
+        """In place of a `ReleasedFile`, too."""
+        return self
+
+    def note(self, number, limit):
         self._disk.released = number
         self._disk.limits[number] = limit
 

@@ -61,6 +61,8 @@ class Scenario:
     """Where connections break in the middle of a body: `tests.world.resets.Reset`."""
     stated: tuple[int, ...] = ()
     """By rank, the rounds that its operator states from the start as perhaps released from a lost disk."""
+    private: bool = True
+    """Whether each release is charged to a ledger; without, nothing is counted after a lost disk."""
     crossed: bool = False
     """Whether no rank's own file has its address: then of two neighbors each dials the other."""
 

@@ -16,7 +16,6 @@ from tests.world.disk import STATED, Files
 from tests.world.faults import Fault
 from tests.world.learner import WorldLearner
 from tests.world.restores import RESTORES, generate_restores
-from tests.world.returns import generate_returns
 from tests.world.scenario import Scenario
 from tests.world.world import World
 
@@ -174,17 +173,22 @@ def it_announces_no_entry(patch):
     patch.setattr(Entry, "behind", silent)
 
 
-def a_round_that_is_not_charged_needs_no_checkpoint(patch):
-    """Killed after it, a peer whose disk was never lost would be refused."""
-    complete = Files.complete
+def a_round_that_is_not_charged_is_forgotten_by_a_resume(patch):
+    """Killed twice, a peer whose disk was never lost would be refused."""
+    take_up = Files.take_up
 
-    def careless(self, entry, **more):
-        complete(self, entry, **more)
-        self.due = self._disk.saved is None or (entry["round"] + 1) % self._config.checkpoint_every == 0
+    def forgetful(self):
+        found = take_up(self)
+        self._disk.noted = found
+        return found
 
-    patch.setattr(Files, "complete", careless)
+    patch.setattr(Files, "take_up", forgetful)
 
 
+_KILLED_TWICE = Scenario(
+    1, "ring", 8, 60, wait=300.0, disk=(0.2,),
+    faults=tuple(Fault("power", (3,), at, seconds) for at, seconds in ((5.0, 30.0), (35.5, 0.5), (38.5, 0.5))),
+)  # fmt: skip
 _SIDE_BY_SIDE = Scenario(1, "full", 3, 12, wait=300.0, stated=(0, 3, 3))
 
 MUTATIONS = {
@@ -194,7 +198,7 @@ MUTATIONS = {
     what_is_stated_is_not_charged: 0,
     what_is_stated_is_released_again: 57,
     it_announces_no_entry: _SIDE_BY_SIDE,
-    a_round_that_is_not_charged_needs_no_checkpoint: generate_returns(99),
+    a_round_that_is_not_charged_is_forgotten_by_a_resume: _KILLED_TWICE,
 }
 """Mutations, and the seed that found each when this was written, or a schedule made for it, which is played first."""
 
@@ -206,6 +210,11 @@ def test_a_mutation_is_found(mutation, monkeypatch):
     first = MUTATIONS[mutation]
     scenario = first if isinstance(first, Scenario) else generate_restores(first)
     assert why(scenario) or any(why(generate_restores(seed)) for seed in range(RESTORES))
+
+
+def test_a_returner_that_is_killed_twice_knows_of_the_rounds_that_it_has_sat_out():
+    """The second kill comes before it has sat them out again."""
+    assert why(_KILLED_TWICE) is None
 
 
 @pytest.mark.parametrize("stated", [(0, 3, 3), (3, 3, 3)])

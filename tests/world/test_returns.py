@@ -29,14 +29,18 @@ def test_a_returner_waits_for_a_neighbor_that_was_killed_with_the_last_body(seed
     assert why(generate_returns(seed)) is None
 
 
+def test_lost_disks_are_stated_once_and_killed_side_by_side():
+    assert why(generate_returns(959)) is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", every(12, range(CHUNKS)))
 def test_the_invariants_hold_when_peers_come_back(chunk):
     check(generate_returns, range(chunk, RETURNS, CHUNKS))
 
 
-def away(*faults, topology="ring", size=8, rounds=40):
-    world = World(Scenario(1, topology, size, rounds, wait=300.0, faults=faults)).run()
+def away(*faults, topology="ring", size=8, rounds=40, private=True):
+    world = World(Scenario(1, topology, size, rounds, wait=300.0, faults=faults, private=private)).run()
     assert all(life.outcome.status == "done" for life in world.present if not life.process.dead)
     return world
 
@@ -48,8 +52,8 @@ def entries(world):
 
 @pytest.mark.parametrize("what", ["power", "lose"])
 def test_a_peer_that_was_away_adopts_and_is_mixed_in_its_first_round(what):
-    """A lost disk is a return like another."""
-    world = away(Fault(what, (3,), 5.0, 30.0))
+    """A lost disk is a return like another, where no release is charged."""
+    world = away(Fault(what, (3,), 5.0, 30.0), private=False)
     ((sat_out, entered),) = entries(world).values()
     assert sat_out > 5
     assert world.adopted[3, entered - 1] == [2, 4]

@@ -219,7 +219,7 @@ class World:
             liveness=LIVENESS,
             resume=resume,
             say_waiting=1000.0,
-            counted=self.disks[life.rank].counted(self.stated[life.rank], resume=resume),
+            counted=self.disks[life.rank].counted(self.stated[life.rank]) if self.scenario.private else None,
             rounds_released=self.stated[life.rank],
             lists=self.lists_of(life),
         )
@@ -234,7 +234,7 @@ class World:
             if isinstance(error, CheckpointError):
                 disk = self.disks[life.rank]  # a new one without a release looks like an older copy of one with some
                 released = any(incarnation != STATED for _, incarnation in disk.ledger)
-                lost = restores.is_restored(self, life.rank) or (disk.new_data and not released)
+                lost = restores.is_restored(self, life.rank) or (disk.number > 0 and not released)
                 self.check(lost, f"rank {life.rank} ends, and its disk was never lost: {error}")
                 life.task.add_done_callback(lambda _: self._state(life))
             if isinstance(error, Refused) and self.scenario.mistaken:
@@ -304,7 +304,7 @@ class World:
     def begin_anew(self, rank):
         """Begin again with an empty disk."""
         if self.lives[rank][-1].process.dead:
-            self.disks[rank] = Disk(number=self.disks[rank].number + 1, new_data=True)
+            self.disks[rank] = Disk(number=self.disks[rank].number + 1)
             self._begin(rank, resume=False)
 
     def back_up(self, rank):
