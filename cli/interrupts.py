@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from dpeer.federation.stop_signals import stop_signals
+from dpeer.federation.stop_signals import WARNINGS, stop_signals
 
 
 @contextmanager
@@ -30,11 +30,11 @@ def ended_at_once() -> Iterator[None]:
 
 @contextmanager
 def asked_to_stop() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C, SIGTERM or SIGHUP within it sets; the second ends the process at once."""
+    """An event that the first Ctrl-C or other stop signal within it sets; the second ends the process at once."""
     asked = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if asked.is_set():
+        if asked.is_set() and number not in WARNINGS:
             _end(number, frame)
         asked.set()
 

@@ -12,7 +12,7 @@ from types import FrameType
 from dpeer.exceptions import CellFailed, DpeerError
 from dpeer.experiments.cells import Cell
 from dpeer.experiments.launchers.launcher import Ended, Launcher, OpenLauncher
-from dpeer.federation.stop_signals import stop_signals
+from dpeer.federation.stop_signals import WARNINGS, stop_signals
 
 Tell = Callable[[str], None]
 
@@ -56,7 +56,7 @@ class _Stop:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""
-        if self.asked:
+        if self.asked and number not in WARNINGS:
             self.kill()
             os.write(2, b"dpeer: interrupted; the same command goes on\n")
             os._exit(130)

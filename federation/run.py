@@ -16,7 +16,7 @@ from dpeer.federation.folders import naming, refuse_faults, working_folder_kept
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.operators import check_operators
 from dpeer.federation.settings import Settings
-from dpeer.federation.stop_signals import stop_signals
+from dpeer.federation.stop_signals import WARNINGS, stop_signals
 from dpeer.federation.view import Silent, View
 from dpeer.topology import take_part
 from dpeer.topology.settings import build_graph
@@ -86,7 +86,7 @@ Drive = Callable[[Runner], None]
 
 
 def drive_by_signals(runner: Runner) -> None:
-    """Run on this thread, the main one; Ctrl-C, SIGTERM and SIGHUP stop the run."""
+    """Run on this thread, the main one; Ctrl-C and other stop signals stop the run."""
     with asyncio.Runner(loop_factory=runner.loop_factory) as loop:
         loop.run(_interruptible(runner))
 
@@ -171,15 +171,15 @@ def _result(settings: Settings, out: Path, runner: Runner, seconds: float) -> Re
 async def _interruptible(runner: Runner) -> None:
     asked = False
 
-    def stop() -> None:
+    def stop(number: int) -> None:
         nonlocal asked
-        if asked:
+        if asked and number not in WARNINGS:
             runner.kill()
         asked = True
         runner.stop()
 
     for number in stop_signals():
-        asyncio.get_running_loop().add_signal_handler(number, stop)
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
     await runner.run()
 
 

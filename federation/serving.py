@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.federation.rank_lock import held, started
 from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings
-from dpeer.federation.stop_signals import stop_signals
+from dpeer.federation.stop_signals import WARNINGS, stop_signals
 from dpeer.federation.threads import SlowSteps, share_of_cores
 from dpeer.federation.trackers import Tracking
 from dpeer.federation.trackers import close as close_trackers
@@ -81,9 +82,9 @@ class Stopper:
         self._limit: threading.Timer | None = None
 
     def install(self) -> None:
-        """From now on the first Ctrl-C, SIGTERM or SIGHUP asks to stop, the second ends the process at once."""
+        """From now on the first Ctrl-C or other stop signal asks to stop, the second ends the process at once."""
         for number in stop_signals():
-            asyncio.get_running_loop().add_signal_handler(number, self._stop_or_exit, 128 + number)
+            asyncio.get_running_loop().add_signal_handler(number, self._stop_or_exit, number)
 
     def watch(self, peer: Peer) -> None:
         """Stop this peer when the request comes, or now if it has come."""
@@ -107,11 +108,12 @@ class Stopper:
         if self._limit is not None:
             self._limit.cancel()
 
-    def _stop_or_exit(self, code: int) -> None:
-        if self.requested.is_set():
-            os._exit(code)
-        self._code = code
-        self.stop()
+    def _stop_or_exit(self, number: signal.Signals) -> None:
+        if not self.requested.is_set():
+            self._code = 128 + number
+            self.stop()
+        elif number not in WARNINGS:
+            os._exit(128 + number)
 
 
 def _end_late(code: int) -> None:

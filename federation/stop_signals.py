@@ -11,14 +11,28 @@ import os
 import signal
 import threading
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What asks a run to stop: Ctrl-C, a service manager, and a terminal or SSH session that is gone."""
+WARNINGS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
+"""A batch system's warning before a limit of time, as Slurm and PBS send it; it may come again each second."""
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *WARNINGS)
+"""What asks a run to stop: Ctrl-C, a service manager, a terminal or SSH session that is gone, and a warning.
+
+A second one ends the process at once, unless it is a warning.
+"""
 
 
 def stop_signals() -> list[signal.Signals]:
-    """Those of `STOP_SIGNALS` that are answered; SIGHUP is not where it is ignored, as under nohup."""
+    """Those of `STOP_SIGNALS` that are answered.
+
+    SIGHUP is not where it is ignored, as under nohup. A warning is not where the program has a use of its own for it.
+    """
     answering()
-    return [one for one in STOP_SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
+    found = []
+    for one in STOP_SIGNALS:
+        handler = signal.getsignal(one)
+        if handler == signal.SIG_DFL or (one not in WARNINGS and (one != signal.SIGHUP or handler != signal.SIG_IGN)):
+            found.append(one)
+    return found
 
 
 _answering = False
