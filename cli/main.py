@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
 import sys
 import traceback
+from contextlib import suppress
 
 import click
 
 import dpeer
-from dpeer.exceptions import DpeerError, UnknownName
+from dpeer.exceptions import DpeerError, UnknownName, system_error
 from dpeer.federation.removed_names import VALUES, instead
 
 _COMMANDS = {
@@ -40,6 +42,10 @@ _COMMANDS = {
     "topology": "Look at graphs and their mixing matrices.",
     "privacy": "Print epsilon of given noise, or the noise for an epsilon.",
 }
+
+
+_MACOS_FILES = 10240
+"""The most open files that macOS takes as a soft limit."""
 
 
 class _Commands(click.Group):
@@ -87,12 +93,14 @@ def main(arguments: list[str] | None = None) -> None:
         # Under an ASCII locale Python could not open a file called "bäsuche.csv".
         command = [sys.executable, "-m", "dpeer", *sys.argv[1:]]
         os.execve(sys.executable, command, os.environ | {"PYTHONUTF8": "1"})  # noqa: S606 - this very program
+    if own_process:
+        _allow_open_files()
     try:
         code = group.main(arguments, prog_name="dpeer", standalone_mode=False)
     except UnknownName as error:
         code = _end(instead(arguments) or str(error), error.exit_code, debug)
     except DpeerError as error:
-        code = _end(str(error), error.exit_code, debug)
+        code = _end(_too_many_files(error) or str(error), error.exit_code, debug)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         code = error.exit_code
@@ -105,11 +113,36 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         code = 1  # `dpeer ... | head`
     except Exception as error:
-        code = _end(f"unexpected {type(error).__name__}: {error} (--debug shows where)", 1, debug)
+        code = _end(
+            _too_many_files(error) or f"unexpected {type(error).__name__}: {error} (--debug shows where)", 1, debug
+        )
     if own_process:
         # All work is done: from here on Ctrl-C ends the process without tracebacks of libraries' exit handlers.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _allow_open_files() -> None:
+    """Raise the soft limit of open files as far as the system lets: macOS has 256, and each simulated peer takes some."""
+    import resource  # not on Windows, where the command has ended by now
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for more in (hard, _MACOS_FILES):  # macOS takes no soft limit without a number
+        with suppress(ValueError, OSError):
+            if soft not in (hard, resource.RLIM_INFINITY):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
+            return
+
+
+def _too_many_files(error: BaseException) -> str:
+    """The line for an error that comes of the limit of open files; empty for any other one."""
+    why = system_error(error)
+    if why is None or why.errno not in (errno.EMFILE, errno.ENFILE):
+        return ""
+    return (
+        "too many open files: allow more with `ulimit -n 65536` before the command, or "
+        "LimitNOFILE= of its service, or run fewer peers on this host"
+    )
 
 
 def _removed(error: click.ClickException, arguments: list[str]) -> str | None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import resource
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -66,7 +64,6 @@ async def _serve(terminal: Terminal, host: str, port: int, keys: WatchedKeys, ra
 
     own = Relay(keys.listed, say, rate, connections)
     bound, port = own.listen(host, port)
-    _allow_descriptors()
     terminal.say(
         f"dpeer relay: listening at {bound}, port {port}, for {_count(len(keys.listed), 'key')}; Ctrl-C ends it"
     )
@@ -97,10 +94,3 @@ async def _reread(own: Relay, keys: WatchedKeys, say: Callable[[str], None]) -> 
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _allow_descriptors() -> None:
-    """Raise the soft limit of open files to the hard one: each joined pair takes two."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

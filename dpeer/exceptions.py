@@ -151,6 +151,15 @@ def not_written(what: str, error: Exception) -> OutputError:
     return (DiskFull if full else OutputError)(f"{what} cannot be written: {why}")
 
 
+def system_error(error: BaseException | None) -> OSError | None:
+    """The system's error behind an error, if a file is there and cannot be read: it is not damaged then."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno is not None and not isinstance(error, FileNotFoundError):
+            return error
+        error = error.__cause__
+    return None
+
+
 class CheckpointError(ConfigurationError):
     """A checkpoint that is not there, damaged, or of another run."""
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpeer.exceptions import CheckpointError
+from dpeer.exceptions import CheckpointError, system_error
 from dpeer.peer.learner import Buffer, SaveCopy
 from dpeer.results.files import flush, make_folder
 
@@ -177,6 +177,10 @@ def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
             extra=described["extra"],
         )
     except _DAMAGED as error:
+        if (why := system_error(error)) is not None:
+            raise CheckpointError(
+                f"checkpoint {str(checkpoint)!r} cannot be read: {why.strerror} ({Path(why.filename or '').name})"
+            ) from error
         reason = str(error) if isinstance(error, CheckpointError) else f"{type(error).__name__}: {error}"
         raise CheckpointError(
             f"checkpoint {str(checkpoint)!r} is damaged: {reason}; restore the folder, or start over in another --out"

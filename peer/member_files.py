@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from dpeer.exceptions import system_error
 from dpeer.peer.core.member_list import MemberList, MemberListError, of_document
 from dpeer.results.files import write_json
 
@@ -33,6 +34,8 @@ def read_lists(folder: Path) -> tuple[MemberList | None, MemberList | None]:
     except FileNotFoundError:
         return None, None
     except (OSError, ValueError, TypeError, KeyError, RecursionError, MemberListError) as error:
+        if (why := system_error(error)) is not None:
+            raise MemberListError(f"{str(path)!r} cannot be read: {why.strerror}") from error
         raise MemberListError(
             f"{str(path)!r} is damaged ({' '.join(str(error).split())[:100]}): put back a copy, or remove it: the peer "
             "gets the lists from the others"

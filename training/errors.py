@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpeer.exceptions import DpeerError, TaskError, describe
+from dpeer.exceptions import DpeerError, TaskError, describe, system_error
 from dpeer.training.layouts import type_of
 
 
@@ -32,7 +32,7 @@ def blame(what: str, hint: Callable[[], str] = lambda: "", kind: type[DpeerError
     except DpeerError:
         raise
     except (Exception, SystemExit) as error:  # a user's code may well exit
-        advice = hint()
+        advice = "" if system_error(error) else hint()
         raise kind(f"{what}: {describe(error)}{f' ({advice})' if advice else ''}") from error
 
 

@@ -40,6 +40,23 @@ def test_a_baseline_that_cannot_work_does_not_take_the_runs_results_along(dpeer:
     assert "--compress int8 cannot be used with dis-pfl" in line
 
 
+def test_too_many_open_files_are_no_damage(dpeer: Command, small_task: Path) -> None:
+    with small_task.open("a") as file:
+        file.write("def files(rank, size, seed):\n    raise OSError(24, 'Too many open files', 'x.png')\n")
+    ended = dpeer("simulate", "--size", 2, "--task", "mine.py:files")
+    assert ended.complaints[-1].startswith("dpeer: too many open files: allow more with `ulimit -n 65536`")
+
+
+def test_a_command_may_open_as_many_files_as_the_hard_limit_says() -> None:
+    script = (
+        "import resource as r, sys; from dpeer.cli.main import main; hard = r.getrlimit(r.RLIMIT_NOFILE)[1]\n"
+        "r.setrlimit(r.RLIMIT_NOFILE, (64, hard)); sys.argv = ['dpeer', '--version']\n"
+        "try:\n    main()\nfinally:\n    print(r.getrlimit(r.RLIMIT_NOFILE)[0] == hard)"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout.split()[-1] == "True"
+
+
 def test_a_port_in_use_is_named(dpeer: Command, small_task: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = min(server.getsockname()[1], 65534)

@@ -132,3 +132,12 @@ def test_damage_is_found_before_the_learner_sees_anything(tmp_path, name, damage
     with pytest.raises(CheckpointError) as caught:
         checkpoint.read(checkpoint.latest(tmp_path), lambda folder: pytest.fail("loaded a damaged checkpoint"))
     assert f"'{checkpoint.latest(tmp_path)}' is damaged" in str(caught.value)
+
+
+def test_a_checkpoint_that_the_system_does_not_give_is_not_damaged(tmp_path):
+    checkpoint.write(tmp_path, state(5), save)
+    place = checkpoint.latest(tmp_path) / "released-0.bin"
+    place.unlink()
+    place.mkdir()
+    with pytest.raises(CheckpointError, match=r"cannot be read: Is a directory \(released-0\.bin\)$"):
+        checkpoint.read(checkpoint.latest(tmp_path), lambda folder: None)

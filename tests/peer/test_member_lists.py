@@ -129,6 +129,12 @@ def test_a_file_of_lists_is_read_as_it_was_written(tmp_path):
     assert read_lists(tmp_path) == (one, None)
 
 
+def test_a_file_of_lists_that_the_system_does_not_give_is_not_damaged(tmp_path):
+    (tmp_path / MEMBERS).mkdir()
+    with pytest.raises(MemberListError, match=r"members\.json' cannot be read: Is a directory$"):
+        read_lists(tmp_path)
+
+
 @pytest.mark.parametrize(
     "content", ["", "{}", '{"list": 3, "next": null}', '{"list": {"version": 1}, "next": null}', "[" * 9999]
 )

@@ -68,7 +68,7 @@ def reading(task: str, path: Path, source: str) -> AbstractContextManager[None]:
     Raises:
         TaskError: The block raised an error of another library.
     """
-    return blame(f"task {task!r}: {path} is damaged or no such file", lambda: f"get it anew from {source}")
+    return blame(f"task {task!r}: {path} cannot be read", lambda: f"get it anew from {source}")
 
 
 def read_npz(

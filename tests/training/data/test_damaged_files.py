@@ -63,7 +63,7 @@ LEAF = "train/all_data_0.json"
         ("cifar10", BATCH, None, "expected the file data_batch_3 in "),
         ("cifar10", BATCH, batch([1, 2, 3]), "data_batch_3 does not hold what was expected: rows of 3072 bytes"),
         ("cifar10", BATCH, batch([1, 2, 3, 10]), "labels 0 to 9"),
-        ("cifar10", BATCH, batch(Evil()), "is damaged or no such file: UnpicklingError: it asks for "),
+        ("cifar10", BATCH, batch(Evil()), "cannot be read: UnpicklingError: it asks for "),
         ("cifar10", BATCH, batch(EvilCodec(), protocol=2), "UnpicklingError: it holds bytes as 'rot13'"),
         ("tiny-imagenet", CLASSES, b"n1\nn1\n", "a class a line, each once"),
         ("tiny-imagenet", CLASSES, b"n02124075\nn9\n", "train/n9/images"),
