@@ -123,7 +123,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _allow_open_files() -> None:
-    """Raise the soft limit of open files as far as the system lets: macOS has 256, and each simulated peer takes some."""
+    """Raise the soft limit of open files as far as may be: macOS has 256, and each simulated peer takes some."""
     import resource  # not on Windows, where the command has ended by now
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

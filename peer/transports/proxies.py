@@ -114,12 +114,24 @@ def _parsed(url: str, where: str) -> Proxy:
             raise AddressError(f"{where}: {error}") from error
         user, password = unquote(parts.username or ""), unquote(parts.password or "")
         return Proxy("http" if kind == "http" else "socks5", host, port, user, password)
+    if sign := next((sign for sign in "#?/" if sign in url.rpartition("@")[0].partition("://")[2]), None):
+        raise AddressError(f"{where}: a {sign!r} in its user or password is written %{ord(sign):X}")
     raise AddressError(f"{where}: expected http://HOST:PORT or socks5://HOST:PORT")
 
 
 def _excepted(host: str, but: str) -> bool:
-    found = urllib.request.proxy_bypass_environment  # type: ignore[attr-defined] # typeshed has it for macOS alone
-    return bool(found(host, {"no": but}))
+    """Whether a host is among those of `no_proxy`, as curl reads it: names with all below them, addresses, networks."""
+    return any(one == "*" or _is_of(host, one) for one in re.split(r"[\s,]+", but) if one)
+
+
+def _is_of(host: str, one: str) -> bool:
+    if not is_literal(host):
+        name = one.lower().strip(".")
+        return bool(name) and f".{host.lower().rstrip('.')}".endswith(f".{name}")
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]) in ipaddress.ip_network(one.strip("[]"), strict=False)
+    except ValueError:  # it is a name
+        return False
 
 
 def _is_loopback(host: str) -> bool:

@@ -55,6 +55,26 @@ def test_loopback_and_the_hosts_of_no_proxy_are_dialled_directly(monkeypatch):
         assert found.of(host) is not None, host
 
 
+def test_no_proxy_has_networks_and_all_names_below_one_as_curl_reads_it(monkeypatch):
+    monkeypatch.setenv("no_proxy", "10.0.0.0/8 fd00::/8, Inside.test. ,192.168.7.9/24")
+    found = proxies("http://one.test:80")
+    for host in ("10.9.8.7", "fd12::1", "inside.test", "a.b.inside.test", "INSIDE.test.", "192.168.7.1"):
+        assert found.of(host) is None, host
+    for host in ("11.0.0.1", "fe80::1", "outinside.test", "192.168.8.1", "10.0.0.0.test"):
+        assert found.of(host) is not None, host
+    monkeypatch.setenv("no_proxy", "*")
+    assert proxies("http://one.test:80").of("far.test") is None
+
+
+@pytest.mark.parametrize("sign", ["#", "?", "/"])
+def test_a_sign_of_a_password_that_must_be_written_otherwise_is_named(monkeypatch, sign):
+    monkeypatch.setenv("https_proxy", f"http://me:pa{sign}ss@web.test:3128")
+    with refused(AddressError, "https_proxy in the environment", repr(sign), f"%{ord(sign):X}"):
+        proxies("environment")
+    monkeypatch.setenv("https_proxy", "http://me:p@ss@web.test:3128")
+    assert proxies("environment").of("a.test").password == "p@ss"
+
+
 @pytest.mark.parametrize("kind", ["http", "socks5"])
 async def test_a_proxy_asks_for_a_password_and_the_environment_has_it(opened, monkeypatch, kind):
     async with ProxyServer(kind, {}, ("me", "p@ss")) as proxy:
