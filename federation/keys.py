@@ -153,9 +153,13 @@ def read_secret(path: Path) -> bytes:
     try:
         mode = path.stat().st_mode
         if _open_to_others(mode) and _accepted(path) is None:
+            kind = "" if (mount := mount_of(path)) is None else mount.kind
+            remedy = f"type: chmod 600 {path}"
+            if kind.removeprefix("fuse.").startswith(_WITHOUT_MODES):
+                remedy = f"its file system, {kind}, keeps no modes: {_ELSEWHERE}"
             raise ConfigurationError(
                 f"secret {str(path)!r}: others on this host can read or write it (mode {stat.S_IMODE(mode):04o}); "
-                f"type: chmod 600 {path}; where it is mounted and cannot be changed, set {IN_ENVIRONMENT} to the key"
+                f"{remedy}; where it is mounted and cannot be changed, set {IN_ENVIRONMENT} to the key"
             )
         text = read_text(path)
     except PermissionError as error:
@@ -168,6 +172,12 @@ def read_secret(path: Path) -> bytes:
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"secret {str(path)!r}: it holds no key; {_EXAMPLE}") from error
     return _parsed(text, str(path), "the file")
+
+
+_WITHOUT_MODES = ("exfat", "vfat", "msdos", "ntfs", "fuseblk", "cifs", "smb", "9p", "drvfs")
+"""File systems that may give every file one mode, whatever is asked: USB sticks, shares of Windows, and its drives."""
+
+_ELSEWHERE = "put it on a disk of this host that does, such as below your home folder (on WSL not below /mnt)"
 
 
 def _open_to_others(mode: int) -> bool:
@@ -224,7 +234,7 @@ def write_key(path: Path, words: str, secret: bytes) -> Path:
         secret: The key.
 
     Raises:
-        ConfigurationError: The file exists and is left as it is, or it cannot be written.
+        ConfigurationError: The file exists and is left as it is, or it cannot be written, or others could read it.
     """
     folder = path.parent
     try:
@@ -242,9 +252,16 @@ def write_key(path: Path, words: str, secret: bytes) -> Path:
             file.write(f"# {words}\n{secret.hex()}\n")
             file.flush()
             os.fsync(handle)
+            open_to_others = _open_to_others(os.fstat(handle).st_mode)
     except OSError as error:
         path.unlink(missing_ok=True)  # an empty one would keep the next attempt from writing it
         raise not_written(f"--out {str(folder)!r}", error) from error
+    if open_to_others:
+        path.unlink()
+        raise ConfigurationError(
+            f"--out {str(folder)!r}: its file system keeps no modes, so others on this host could read the secret: "
+            f"{_ELSEWHERE}"
+        )
     return path
 
 

@@ -12,6 +12,7 @@ import pytest
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation import keys
 from dpeer.federation.keys import Mount, accepted, mount_of, own_secret, read_secret, write_secret
+from tests.error_texts import refused
 
 LISTED = r"""22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
@@ -192,3 +193,28 @@ def test_a_real_tmpfs_is_told(secret: Path, tmp_path: Path, options: str, mode: 
     kind = "read-only tmpfs" if options == "ro" else "tmpfs"
     assert f"mode 0{mode} is accepted" in ended.stdout, ended.stderr
     assert f"on the {kind} mount {str(place)!r}" in ended.stdout
+
+
+def test_a_secret_on_a_file_system_without_modes_gets_advice_that_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`chmod 600` ends with 0 there, and changes nothing."""
+    path, _ = write_secret(0, tmp_path / "usb")
+    path.chmod(0o777)
+    listed(monkeypatch, tmp_path, f"30 1 0:1 / {tmp_path / 'usb'} rw - exfat /dev/sdb1 rw")
+    with refused(ConfigurationError, str(path), "mode 0777", "exfat, keeps no modes", "below your home folder"):
+        read_secret(path)
+
+
+def test_no_secret_is_left_where_others_can_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = os.open
+
+    def without_modes(path: Path, flags: int, mode: int = 0o777) -> int:
+        handle = made(path, flags, mode)
+        os.fchmod(handle, 0o777)
+        return handle
+
+    monkeypatch.setattr("dpeer.federation.keys.os.open", without_modes)
+    with refused(ConfigurationError, "--out", "keeps no modes", "below your home folder"):
+        write_secret(0, tmp_path / "usb")
+    assert [*(tmp_path / "usb").iterdir()] == []
