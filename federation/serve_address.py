@@ -81,13 +81,17 @@ def bound(address: ServeAddress, option: str) -> socket.socket:
     Raises:
         AddressError: The address cannot be bound.
     """
-    host = "0.0.0.0" if address.host == "*" else address.host  # noqa: S104 - as the user has asked
+    everywhere = address.host == "*"
+    both = everywhere and socket.has_dualstack_ipv6()
+    host = ("::" if both else "0.0.0.0") if everywhere else address.host  # noqa: S104 - as the user has asked
     try:
         found = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, place = min(found, key=lambda one: one[0] == socket.AF_INET6)
         with ExitStack() as failing:
             listening = failing.enter_context(socket.socket(family))
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if both:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             listening.bind(place)
             listening.listen()
             failing.pop_all()

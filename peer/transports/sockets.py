@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from socket import has_dualstack_ipv6
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
@@ -166,7 +167,8 @@ class Sockets:
     def open(self, kind: int, address: str) -> zmq.Socket[bytes]:
         """A socket that is set up for this address."""
         socket: zmq.Socket[bytes] = self.context.socket(kind)
-        socket.setsockopt(zmq.IPV6, "[" in address)
+        # "*" is all interfaces, those of IPv6 among them where the host has it.
+        socket.setsockopt(zmq.IPV6, "[" in address or ("//*:" in address and has_dualstack_ipv6()))
         socket.setsockopt(zmq.MAXMSGSIZE, self._frame_bytes)
         socket.setsockopt(zmq.LINGER, 0)
         # A receiver that does not keep up makes TCP, then libzmq, then the core's send queue wait, each with a bound.

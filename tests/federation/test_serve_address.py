@@ -1,10 +1,12 @@
 """`serve`: the address that a text states, and what may be written."""
 
+import socket
+
 import pytest
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.config import load
-from dpeer.federation.serve_address import read_serve
+from dpeer.federation.serve_address import bound, read_serve
 
 
 @pytest.mark.parametrize(
@@ -43,3 +45,10 @@ def test_anything_else_is_refused_by_its_name(tmp_path, wrong):
     (tmp_path / "dpeer.toml").write_text(f"serve = {wrong}\n")
     with pytest.raises(ConfigurationError, match=r"^serve in .* expected PORT or HOST:PORT, for example 7780 or 10\."):
         load(tmp_path / "dpeer.toml", {})
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the host has no IPv6")
+def test_all_interfaces_are_those_of_ipv4_and_of_ipv6():
+    with bound(read_serve("*:0"), "--serve") as listening:
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, listening.getsockname()[1])).close()

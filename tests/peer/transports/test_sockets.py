@@ -85,3 +85,14 @@ async def test_links_take_turns_however_much_one_of_them_sends():
     sockets.push("honest", -3)
     assert [await sockets.receive() for _ in range(3)] == [4, -3, 5]
     await sockets.terminate()
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the host has no IPv6")
+async def test_all_interfaces_are_those_of_ipv4_and_of_ipv6():
+    sockets = Sockets(1000, 8, 1.0, lambda: None)
+    with sockets.open(zmq.ROUTER, "tcp://*:0") as router:
+        router.bind("tcp://*:0")
+        port = router.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2]
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, int(port))).close()
+    await sockets.terminate()
