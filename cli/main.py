@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import signal
 import sys
@@ -95,6 +96,8 @@ def main(arguments: list[str] | None = None) -> None:
         os.execve(sys.executable, command, os.environ | {"PYTHONUTF8": "1"})  # noqa: S606 - this very program
     if own_process:
         _allow_open_files()
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
     try:
         code = group.main(arguments, prog_name="dpeer", standalone_mode=False)
     except UnknownName as error:

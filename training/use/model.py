@@ -188,7 +188,9 @@ def write_predictions(found: Predictions, path: Path) -> None:
         OutputError: The file cannot be written.
     """
     try:
-        with replacing(path, mode=0o600) as draft, draft.open("w", encoding="utf-8", newline="") as file:
+        # A file's name, by which its row is known, need not be UTF-8.
+        text: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
+        with replacing(path, mode=0o600) as draft, draft.open("w", **text) as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow([*_unlike(found), *_headings(found)])
             columns = [*found.keys.values(), *_columns(found)]

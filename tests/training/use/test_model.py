@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 import dpeer
 from dpeer.exceptions import CheckpointError, DpeerError, TaskError
 from dpeer.training.measures import measure
+from dpeer.training.use.model import write_predictions
 from tests.training.use.conftest import COLUMNS, Leave, Left, write_csv
 
 MINE = """
@@ -139,6 +141,9 @@ def test_images_in_folders(leave: Leave, tmp_path: Path) -> None:
     assert found.keys["file"] == tuple(sorted(f"{number:02}.png" for number in range(20)))
     assert every.keys["file"][0] == "cat/00.png"
     assert torch.allclose(every.outputs[20:], found.outputs)
+    strange = replace(found, keys={"file": ("bef\udcfcnd.png", *found.keys["file"][1:])})  # of an old Latin-1 share
+    write_predictions(strange, tmp_path / "p.csv")
+    assert (tmp_path / "p.csv").read_text(encoding="utf-8").splitlines()[1].startswith("bef\\udcfcnd.png,")
     figures = loaded.evaluate(data)
     assert figures == measure(every.outputs, torch.tensor([0] * 20 + [1] * 20), ("cat", "dog"))
     assert (found.remarks, every.remarks) == ((), ())
