@@ -10,11 +10,12 @@ import signal
 import sys
 import traceback
 from contextlib import suppress
+from pathlib import Path
 
 import click
 
 import dpeer
-from dpeer.exceptions import DpeerError, UnknownName, system_error
+from dpeer.exceptions import ConfigurationError, DpeerError, UnknownName, system_error
 from dpeer.federation.removed_names import VALUES, instead
 
 _COMMANDS = {
@@ -99,11 +100,13 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
     try:
+        if own_process:
+            _check_current_folder()
         code = group.main(arguments, prog_name="dpeer", standalone_mode=False)
     except UnknownName as error:
         code = _end(instead(arguments) or str(error), error.exit_code, debug)
     except DpeerError as error:
-        code = _end(_too_many_files(error) or str(error), error.exit_code, debug)
+        code = _end(_lacking(error) or str(error), error.exit_code, debug)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         code = error.exit_code
@@ -116,9 +119,8 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         code = 1  # `dpeer ... | head`
     except Exception as error:
-        code = _end(
-            _too_many_files(error) or f"unexpected {type(error).__name__}: {error} (--debug shows where)", 1, debug
-        )
+        unexpected = f"unexpected {type(error).__name__}: {error} (--debug shows where)"
+        code = _end(_lacking(error) or unexpected, 1, debug)
     if own_process:
         # All work is done: from here on Ctrl-C ends the process without tracebacks of libraries' exit handlers.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -137,8 +139,20 @@ def _allow_open_files() -> None:
             return
 
 
-def _too_many_files(error: BaseException) -> str:
-    """The line for an error that comes of the limit of open files; empty for any other one."""
+def _check_current_folder() -> None:
+    """Refuse a current folder that has been removed: torch cannot even be loaded there."""
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        raise ConfigurationError(
+            "the current folder does not exist any more: go to one that does (cd), and type the command again"
+        ) from error
+
+
+def _lacking(error: BaseException) -> str:
+    """The line for an error that comes of what the system does not give; empty for any other one."""
+    if isinstance(error, RuntimeError) and "home directory" in str(error):  # of Path.expanduser
+        return "a path begins with '~', and this user has no home folder here: set HOME, or write the path out"
     why = system_error(error)
     if why is None or why.errno not in (errno.EMFILE, errno.ENFILE):
         return ""

@@ -60,7 +60,7 @@ async def _serve(terminal: Terminal, host: str, port: int, keys: WatchedKeys, ra
         asyncio.get_running_loop().add_signal_handler(number, asked.set)
 
     def say(line: str) -> None:
-        terminal.offer(f"{datetime.now():%H:%M:%S} {line}")
+        terminal.offer(f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S%z} {line}")  # its only log
 
     own = Relay(keys.listed, say, rate, connections)
     bound, port = own.listen(host, port)

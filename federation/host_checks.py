@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from dpeer.cores import memory_limit
 from dpeer.federation.findings import Findings, Level
+from dpeer.federation.rank_lock import no_locks
 from dpeer.results.units import size
 
 MEMINFO = Path("/proc/meminfo")
@@ -28,7 +30,9 @@ def check_writable(findings: Findings, out: Path, folder: Path) -> None:
     """Whether a rank's folder in the run folder `out` can be made and written."""
     place = _existing(folder)
     trouble = None
-    if not place.is_dir():
+    if (link := _dangling(folder)) is not None:
+        trouble = f"{link} is a link to {link.readlink()}, which does not exist: make that folder, or remove the link"
+    elif not place.is_dir():
         trouble = f"{place} is a file: name another folder"
     elif _read_only(place):
         trouble = (
@@ -40,18 +44,27 @@ def check_writable(findings: Findings, out: Path, folder: Path) -> None:
             f"the user of this process (uid {os.getuid()}) may not write {place}: make it this user's (chown), or name "
             "another folder"
         )
+    else:
+        trouble = _without_locks(place)
     if trouble is not None:
         findings.fail("output", f"--out {str(out)!r}: {trouble}")
     else:
         findings.passed("output", f"{out} can be written{'' if folder.exists() else ', and will be made'}")
-    try:
-        tempfile.gettempdir()
-    except FileNotFoundError:
+    if scratch_in(folder) is not None:
         findings.warn(
             "output",
             "no folder for temporary files can be written: set TMPDIR to one (libraries need it; in a container with a "
             "read-only root, mount a tmpfs at /tmp)",
         )
+
+
+def scratch_in(folder: Path) -> Path | None:
+    """Where temporary files go if the system has no folder for them: near a rank's; None if it has one."""
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        return _existing(folder)
+    return None
 
 
 def check_disk(findings: Findings, folder: Path, needed: int) -> None:
@@ -99,6 +112,20 @@ def _existing(path: Path) -> Path:
     """The path, or the folder nearest above it that exists."""
     path = path.absolute()
     return next(one for one in (path, *path.parents) if one.exists())
+
+
+def _dangling(path: Path) -> Path | None:
+    """The link on the way to a path that leads nowhere."""
+    return next((one for one in (path, *path.parents) if one.is_symlink() and not one.exists()), None)
+
+
+def _without_locks(place: Path) -> str | None:
+    with tempfile.TemporaryFile(dir=place) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            return no_locks(error)
+    return None
 
 
 def _read_only(path: Path) -> bool:

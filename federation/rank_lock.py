@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dpeer.exceptions import FolderInUse, not_written
+from dpeer.exceptions import FolderInUse, OutputError, not_written
 from dpeer.results.files import make_folder
 
 LOCK = ".lock"
@@ -29,7 +29,7 @@ def held(folder: Path, *, starts: bool = False) -> Iterator[None]:
 
     Raises:
         FolderInUse: another running peer holds it.
-        OutputError: The folder or its lock cannot be made.
+        OutputError: The folder or its lock cannot be made, or the file system has no locks.
     """
     try:
         make_folder(folder)
@@ -43,12 +43,22 @@ def held(folder: Path, *, starts: bool = False) -> Iterator[None]:
             raise FolderInUse(
                 f"{str(folder)!r} is in use by a running peer: stop it, or name another folder"
             ) from error
+        except OSError as error:
+            raise OutputError(f"{str(folder)!r}: {no_locks(error)}") from error
         lock.truncate(0)
         if starts:
             with contextlib.suppress(OSError):  # a full disk
                 lock.write(_STARTS)
                 lock.flush()
         yield
+
+
+def no_locks(error: OSError) -> str:
+    """What to do about a file system without locks, as its error says why."""
+    return (
+        f"its file system has no locks ({error.strerror}), by which one peer at a time runs in a folder: name an --out "
+        "on a disk of this host, or mount the share with locks (NFS: version 4, or lockd)"
+    )
 
 
 def started(folder: Path) -> None:

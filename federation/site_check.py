@@ -18,7 +18,7 @@ from dpeer.federation.control_client import left
 from dpeer.federation.findings import Findings, Level
 from dpeer.federation.folders import refuse_faults, refuse_used, working_folder_kept
 from dpeer.federation.forecast import Forecast, forecast, train_for
-from dpeer.federation.host_checks import available_memory, check_disk, check_memory, check_writable
+from dpeer.federation.host_checks import available_memory, check_disk, check_memory, check_writable, scratch_in
 from dpeer.federation.line_check import check_lines
 from dpeer.federation.member_zero import federation_of
 from dpeer.federation.operators import signers_of
@@ -193,7 +193,7 @@ def _check_training(
         return None
     with (
         working_folder_kept(),
-        tempfile.TemporaryDirectory(prefix="dpeer-check-") as scratch,
+        tempfile.TemporaryDirectory(prefix="dpeer-check-", dir=scratch_in(folder)) as scratch,
         _copied(folder, Path(scratch) / "run") as out,
     ):
         with findings.of("task"):

@@ -1,9 +1,12 @@
 """Checks of `dpeer check` on one host: each in a case in which it warns or fails, and what a forecast has."""
 
+import errno
+import fcntl
 import os
 import socket
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -206,6 +209,26 @@ def files(free: int, every: int = 10**6) -> Callable[[Path], AbstractContextMana
     return patched(os, "statvfs", lambda path: SimpleNamespace(f_flag=0, f_files=every, f_favail=free, **blocks))
 
 
+def dangling(folder: Path) -> AbstractContextManager[None]:
+    (folder / "dpeer-run").symlink_to("nowhere")
+    return nullcontext()
+
+
+def no_lock(file: Any, operation: int) -> None:
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+
+@contextmanager
+def without_temporary_folder(folder: Path) -> Iterator[None]:
+    def gettempdir() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "gettempdir", gettempdir)
+        patch.setattr(tempfile, "tempdir", "/nowhere")
+        yield
+
+
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
     real = os.statvfs
@@ -233,6 +256,11 @@ CASES = {
     "nothing to resume": Case("output", Level.FAIL, "no run of rank 1", asked={"resume": True}),
     "a running peer": Case("output", Level.FAIL, "in use by a running peer", around=in_use),
     "a file as folder": Case("output", Level.FAIL, "is a file", around=a_file),
+    "a link that leads nowhere": Case(
+        "output", Level.FAIL, "is a link to nowhere, which does not exist: make that folder", around=dangling),
+    "a share without locks": Case(
+        "output", Level.FAIL, "has no locks (No locks available)", around=patched(fcntl, "flock", no_lock)),
+    "no folder for temporary files": Case("output", Level.WARN, "set TMPDIR to one", around=without_temporary_folder),
     "a read-only disk": Case(
         "output", Level.FAIL, "read-only file system", around=read_only),
     "another user's folder": Case(
