@@ -145,7 +145,7 @@ def _check_current_folder() -> None:
         Path.cwd()
     except FileNotFoundError as error:
         raise ConfigurationError(
-            "the current folder does not exist any more: go to one that does (cd), and type the command again"
+            "the current folder does not exist any more: go to one that does with `cd`, and type the command again"
         ) from error
 
 

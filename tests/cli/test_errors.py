@@ -63,7 +63,7 @@ def test_a_current_folder_that_is_gone_is_named(tmp_path: Path) -> None:
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith("dpeer: the current folder does not exist any more: go to one that does (cd)")
+    assert ended.stderr.startswith("dpeer: the current folder does not exist any more: go to one that does with `cd`")
 
 
 def test_a_home_folder_that_is_none_is_named(dpeer: Command, small_task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
