@@ -1,4 +1,4 @@
-"""`dpeer algorithms`: the training algorithms, the values each one shares, and the cost of a round."""
+"""`dpeer algorithms`: the training algorithms with the cost of a round, and one or a preset in detail."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.text import Text
 
 from dpeer.cli.options import setting_options
 from dpeer.cli.tables import json_option, plain_table, print_table
+from dpeer.exceptions import UnknownName
 from dpeer.federation.config import from_flags
 from dpeer.federation.presets import PRESETS
 from dpeer.federation.settings import Settings
@@ -25,13 +26,14 @@ EPOCHS = ("body_epochs", "head_epochs", "sam")
 
 
 @click.command()
+@click.argument("names", metavar="[NAME]...", nargs=-1)
 @json_option
 @setting_options("preset", *EPOCHS)
-def algorithms(as_json: bool, **flags: Any) -> None:
-    """List the algorithms, what leaves the peer and what a round costs, and the papers' values.
+def algorithms(names: tuple[str, ...], as_json: bool, **flags: Any) -> None:
+    """List the algorithms, what leaves the peer and what a round costs; or describe those and the presets named.
 
-    Messages are those to each neighbor in a round, gradients those of each training sample. --json lists the algorithms
-    alone.
+    Messages are those to each neighbor in a round, gradients those of each training sample. NAME is an algorithm or a
+    preset. --json lists the algorithms alone.
     """
     # Only options of this command count: a listing does not depend on the current folder.
     settings = from_flags(flags)
@@ -39,6 +41,8 @@ def algorithms(as_json: bool, **flags: Any) -> None:
     # torch is imported only now: mistakes above show at once
     from dpeer.training import ALGORITHMS, Hyperparameters, make_options, options_among
 
+    if wrong := next((name for name in names if name not in {*ALGORITHMS, *PRESETS}), None):
+        raise UnknownName("algorithm or preset", wrong, [*ALGORITHMS, *PRESETS])
     common = Hyperparameters(**{name: getattr(settings, name) for name in Hyperparameters.model_fields})
     given = settings.model_fields_set
     used = {
@@ -51,13 +55,17 @@ def algorithms(as_json: bool, **flags: Any) -> None:
     if as_json:
         click.echo(json.dumps(listed, allow_nan=False))
         return
+    if names:
+        blocks = {entry["name"]: (entry["name"], entry["summary"], entry["paper"], *_own(entry)) for entry in listed}
+        blocks |= {name: (f"--preset {name}", preset.words, preset.remark) for name, preset in PRESETS.items()}
+        _print_blocks([blocks[name] for name in names])
+        return
     console = Console(highlight=False)
     _print_costs(listed)
     console.print(_epochs(settings, used))
-    console.print("Messages: those to each neighbor in a round, whatever their size.\n")
-    _print_blocks([(entry["name"], entry["summary"], entry["paper"], *_own(entry)) for entry in listed])
-    console.print("\nThe papers' values: --preset NAME sets these where you give none.\n")
-    _print_blocks([(name, preset.words, preset.remark) for name, preset in PRESETS.items()])
+    console.print("Messages: those to each neighbor in a round, whatever their size.")
+    console.print(f"Presets, a paper's values by --preset NAME: {', '.join(PRESETS)}.")
+    console.print("`dpeer algorithms NAME` describes an algorithm, with its paper and its own options, or a preset.")
 
 
 def _described(algorithm: Algorithm, h: Hyperparameters) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class ConfigurationError(DpeerError):
 
 
 class UnknownName(ConfigurationError):  # noqa: N818 - reads as what happened
-    """A name that is not among the choices; the message has the nearest one.
+    """A name that is not among the choices; the message has the nearest one, and all where they are few.
 
     Args:
         kind: The noun of the name ("topology", "task", "key", ...).
@@ -73,10 +73,10 @@ class UnknownName(ConfigurationError):  # noqa: N818 - reads as what happened
     def __init__(self, kind: str, name: str, choices: Iterable[str], where: str = "") -> None:
         valid = list(choices)
         place = f" in {where}" if where else ""
-        listed = ", ".join(valid)
+        near, listed = did_you_mean(name, valid), "valid: " + ", ".join(valid)
         if len(listed) > _LONGEST_LIST:
-            listed = listed[:_LONGEST_LIST].rpartition(",")[0] + ", ..."
-        super().__init__(f"unknown {kind} {name!r}{place}: {did_you_mean(name, valid)}valid: {listed}")
+            listed = "" if near else listed[:_LONGEST_LIST].rpartition(",")[0] + ", ..."
+        super().__init__(f"unknown {kind} {name!r}{place}: {near}{listed}".rstrip())
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:

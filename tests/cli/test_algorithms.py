@@ -49,7 +49,9 @@ def test_json_lists_every_algorithm_as_it_describes_itself() -> None:
                 if not one.has_flag
             },
         }
-    assert "--algorithm-option ditto_lambda=0.75 (pull of the shared model on the personal one)" in words("algorithms")
+    assert "--algorithm-option ditto_lambda=0.75 (pull of the shared model on the personal one)" in words(
+        "algorithms", "ditto"
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,13 +88,23 @@ def test_the_table_says_the_same_and_with_which_epochs() -> None:
     assert "at body-epochs 5, head-epochs 1, sam body; fedrep's own: head-epochs 10." in found
     for name, algorithm in ALGORITHMS.items():
         assert rows[name][:2] == [str(GRADIENTS[name]), "0" if name == "local" else "1"]
-        assert f"{name} {algorithm.summary} {algorithm.paper}" in found
         assert algorithm.leaves in found
+    assert len(printed.splitlines()) < 50
+
+
+def test_an_algorithm_or_a_preset_is_described_where_it_is_named() -> None:
+    found = words("algorithms", *ALGORITHMS, *PRESETS)
+    for name, algorithm in ALGORITHMS.items():
+        assert f"{name} {algorithm.summary} {algorithm.paper}" in found
     for name, preset in PRESETS.items():
-        assert f"{name} " in found
+        assert f"--preset {name} " in found
+        assert name in words("algorithms")
         assert preset.remark in found
         for key, value in preset.values.items():
             assert f"{key.replace('_', '-')} {0 if value is None else value}" in found
+
+
+def test_the_gradients_are_those_of_other_epochs_where_these_are_given() -> None:
     other = words("algorithms", "--body-epochs", 2, "--head-epochs", 3)
     assert "at body-epochs 2, head-epochs 3, sam body. " in other
     assert text("algorithms", columns=140)

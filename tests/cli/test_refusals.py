@@ -127,7 +127,7 @@ REFUSED = {
     "compare --shard 9/8": "'--shard': '9/8'",
     "algorithms --json --body-epochs five": "'--body-epochs': 'five'",
     "algorithms --rho 0.1": "No such option '--rho'.",
-    "algorithms dfedavgm": "Got unexpected extra argument (dfedavgm)",
+    "algorithms dfedavg": "unknown algorithm or preset 'dfedavg': did you mean 'dfedavgm'?",
     "schema init visits.csv": "--out 'schema.toml' exists, maybe with edits",
     "schema init visits.csv --out new.toml --target outcom": "unknown column of --target 'outcom' in 'visits.csv'",
     "schema init visits.csv --out none/x.toml": "--out 'none/x.toml' cannot be written",

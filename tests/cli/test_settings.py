@@ -59,7 +59,7 @@ def test_an_unknown_word_gets_the_nearest(dpeer: Command) -> None:
     ended = dpeer("settings", "clip-nrom")
     (line,) = ended.complaints
     assert ended.code == 2
-    assert line.startswith("dpeer: unknown setting 'clip-nrom': did you mean 'clip-norm'? ")
+    assert line == "dpeer: unknown setting 'clip-nrom': did you mean 'clip-norm'?"
 
 
 def test_the_name_of_an_earlier_version_says_what_to_do_instead(dpeer: Command) -> None:
