@@ -6,8 +6,10 @@ import contextlib
 import math
 import netrc
 import os
+import re
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
@@ -40,6 +42,9 @@ _MOST = 1000
 
 _PATIENCE = 15.0
 """Seconds for which the end of a run waits for its trackers."""
+
+_UNFIT = re.compile(r"[^\w\-. :/]")
+"""What MLflow has in no metric's name."""
 
 
 class TrackedRun(NamedTuple):
@@ -89,7 +94,8 @@ def _mlflow(folder: Path, settings: Mapping[str, Any], start: int, known: str | 
 
     def log(step: int, figures: Mapping[str, float]) -> None:
         now = int(1000 * time.time())
-        client.log_batch(identity, [Metric(name, value, now, step) for name, value in figures.items()])
+        fit = {_UNFIT.sub("_", name): value for name, value in figures.items()}
+        client.log_batch(identity, [Metric(name, value, now, step) for name, value in fit.items()])
 
     return TrackedRun(identity, log, lambda: client.set_terminated(identity))
 
@@ -209,25 +215,56 @@ class Tracking:
         for name, thread in self._threads.items():
             thread.join(max(0.0, until - time.monotonic()))
             if thread.is_alive():
-                self._warn(name, "it has not ended in time")
+                self._warn(name, "lacks rounds, which are in metrics.jsonl", "it has not ended in time")
 
     def _track(self, name: str) -> None:
-        """Give a tracker one round after the other; one in which it fails is left out."""
-        run, failing = None, False
-        while (entry := self._rounds[name].get()) is not None:
+        """Give a tracker one round after the other; those that it did not take go first when the next one comes."""
+        run, waiting, refused, why = None, deque[Mapping[str, Any]](maxlen=_MOST), set[str](), ""
+        going = True
+        while going:
+            entry = self._rounds[name].get()
+            if entry is None:
+                going = False
+            else:
+                waiting.append(entry)
             try:
-                run = run or self._open(name, entry["round"])
-                run.log(entry["round"], figures(entry, protects=self._protects and name not in _AT_HOME))
-                failing = False
+                while waiting:
+                    run = run or self._open(name, waiting[0]["round"])
+                    self._show(name, run, waiting[0], refused)
+                    waiting.popleft()
+                why = ""
             except Exception as error:
-                if not failing:
-                    self._warn(name, f"{type(error).__name__}: {error}")
-                failing = True
+                if not why:
+                    self._warn(name, "lacks rounds for now, which are in metrics.jsonl, and the run goes on", error)
+                why = f"{type(error).__name__}: {error}"
+        if waiting:
+            self._warn(name, f"lacks {len(waiting)} rounds, which are in metrics.jsonl", why)
         try:
             if run is not None:
                 run.close()
         except Exception as error:
-            self._warn(name, f"{type(error).__name__}: {error}")
+            self._warn(name, "did not end its run", error)
+
+    def _show(self, name: str, run: TrackedRun, entry: Mapping[str, Any], refused: set[str]) -> None:
+        """Show a round's figures but for those that the tracker refuses, which are found out here."""
+        step, found = entry["round"], figures(entry, protects=self._protects and name not in _AT_HOME)
+        shown = {one: value for one, value in found.items() if one not in refused}
+        try:
+            run.log(step, shown)
+        except Exception:
+            probe = {"heard": found["heard"]}
+            run.log(step, probe)  # fails where the tracker is out of reach
+            bad: dict[str, Exception] = {}
+            for one, value in shown.items():
+                try:
+                    run.log(step, {one: value})
+                except Exception as error:
+                    bad[one] = error
+            run.log(step, probe)
+            refused.update(bad)
+            if bad:
+                names, first = ", ".join(map(repr, bad)), next(iter(bad.values()))
+                self._warn(name, f"refuses {names}, which stay in metrics.jsonl", first)
 
     def _open(self, name: str, start: int) -> TrackedRun:
         known = self._known.get(name)
@@ -237,10 +274,9 @@ class Tracking:
             write_json(self._out / FILE, self._known)
         return run
 
-    def _warn(self, name: str, why: str) -> None:
-        message = (
-            f"{name} lacks rounds, which are in metrics.jsonl, and the run goes on ({' '.join(why.split())[:300]})"
-        )
+    def _warn(self, name: str, what: str, why: Exception | str) -> None:
+        reason = f"{type(why).__name__}: {why}" if isinstance(why, Exception) else why
+        message = f"{name} {what} ({' '.join(reason.split())[:300]})"
         with contextlib.suppress(Exception):  # the log may be closed when a thread comes late
             self._log.warning("tracker", message=message, tracker=name)
 

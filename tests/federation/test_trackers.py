@@ -60,6 +60,17 @@ def test_mlflow_has_one_run_of_both_processes_with_its_settings(tmp_path):
     assert [(one.step, one.value) for one in history] == [(number, number / 10) for number in range(5)]
 
 
+@pytest.mark.usefixtures("mlflow_files")
+@pytest.mark.parametrize(("name", "shown"), [("F1 (macro)", "F1 _macro_"), ("AR@100", "AR_100"), ("größe", "größe")])
+def test_a_metrics_name_is_made_fit_for_mlflow(tmp_path, name, shown):
+    from mlflow import MlflowClient
+
+    assert track(tmp_path, ["mlflow"], 2, entry={**ENTRY, "metrics": {name: 0.5}}) == []
+    identity = json.loads((tmp_path / "tracked.json").read_text())["mlflow"]
+    history = MlflowClient((tmp_path / "mlruns").as_uri()).get_metric_history(identity, f"metrics/{shown}")
+    assert [(one.step, one.value) for one in history] == [(0, 0.5), (1, 0.5)]
+
+
 class Broken(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_error(500)
@@ -70,7 +81,7 @@ class Broken(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_a_server_with_an_error_is_logged_once_and_no_run_is_kept(tmp_path, monkeypatch):
+def test_a_server_with_an_error_is_logged_and_no_run_is_kept(tmp_path, monkeypatch):
     pytest.importorskip("mlflow")
     server = http.server.HTTPServer(("127.0.0.1", 0), Broken)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -81,9 +92,9 @@ def test_a_server_with_an_error_is_logged_once_and_no_run_is_kept(tmp_path, monk
     finally:
         server.shutdown()
         server.server_close()
-    ((event, message),) = log
-    assert event == "tracker"
-    assert message.startswith("mlflow lacks rounds, which are in metrics.jsonl, and the run goes on (MlflowException: ")
+    assert [event for event, _ in log] == ["tracker"] * 2
+    assert log[0][1].startswith("mlflow lacks rounds for now, which are in metrics.jsonl, and the run goes on (Mlflow")
+    assert log[1][1].startswith("mlflow lacks 3 rounds, which are in metrics.jsonl (MlflowException: ")
     assert not (tmp_path / "tracked.json").exists()
 
 
@@ -168,10 +179,10 @@ ENTRY = {
 
 
 class Fake:
-    """A tracker that fails in some rounds, and blocks while `goes_on` is not set."""
+    """A tracker that fails some times, refuses some figures, and blocks while `goes_on` is not set."""
 
-    def __init__(self, *fails):
-        self.fails, self.given, self.shown, self.closed = fails, [], [], False
+    def __init__(self):
+        self.fails, self.refuses, self.given, self.shown, self.closed = 0, set(), [], [], False
         self.goes_on = threading.Event()
         self.goes_on.set()
 
@@ -181,8 +192,11 @@ class Fake:
 
     def log(self, step, values):
         self.goes_on.wait()
-        if step in self.fails:
+        if self.fails:
+            self.fails -= 1
             raise ConnectionError("no\nserver")
+        if self.refuses & values.keys():
+            raise ValueError("no such name")
         self.shown.append((step, values))
 
     def close(self):
@@ -242,14 +256,26 @@ def test_rounds_come_in_order_and_the_run_is_kept_and_closed(fake, tmp_path):
     assert json.loads((tmp_path / "tracked.json").read_text()) == {"fake": "run-1"}
 
 
-def test_one_that_fails_lacks_those_rounds_and_a_line_says_so(fake, tmp_path):
-    fake.fails = (1, 2)
-    ((event, message),) = track(tmp_path, ["fake"], 5)
-    assert [step for step, _ in fake.shown] == [0, 3, 4]
+@pytest.mark.parametrize(("fails", "lacking"), [(4, 0), (100, 5)])
+def test_rounds_of_an_outage_come_later_and_a_line_says_what_is_lacking(fake, tmp_path, fails, lacking):
+    fake.fails = fails
+    (event, message), *last = track(tmp_path, ["fake"], 5)
+    assert [step for step, _ in fake.shown] == list(range(5 - lacking))
     assert event == "tracker"
     assert message == (
-        "fake lacks rounds, which are in metrics.jsonl, and the run goes on (ConnectionError: no server)"
+        "fake lacks rounds for now, which are in metrics.jsonl, and the run goes on (ConnectionError: no server)"
     )
+    end = "fake lacks 5 rounds, which are in metrics.jsonl (ConnectionError: no server)"
+    assert last == ([("tracker", end)] if lacking else [])
+
+
+def test_figures_that_it_refuses_are_left_out_and_named_once(fake, tmp_path):
+    fake.refuses = {"accuracy", "samples"}
+    message = "fake refuses 'accuracy', 'samples', which stay in metrics.jsonl (ValueError: no such name)"
+    assert track(tmp_path, ["fake"], 3) == [("tracker", message)]
+    for number in range(3):
+        found = {name for step, values in fake.shown if step == number for name in values}
+        assert found == figures(ENTRY, protects=False).keys() - fake.refuses
 
 
 def test_rounds_that_wait_for_one_that_hangs_are_bounded_and_cost_no_time(fake, tmp_path, monkeypatch):
