@@ -224,7 +224,7 @@ class _BaselineColumns:
         if not self._shown:
             return []
         difference = self._difference_of(rank, value)
-        gain = "-" if difference is None else f"{difference:+.4f}"
+        gain = "-" if difference is None else decimals(difference, "+")
         other = self._values[rank] if self._compares(rank) else None
         return [decimals(other), gain, *(self._comparison(self._worth[rank]) if self._compared_rows else [])]
 
@@ -261,7 +261,7 @@ class _BaselineColumns:
         own = enumerate(self._own)
         gains = {rank: found for rank, value in own if (found := self._difference_of(rank, value)) is not None}
         others = [other for rank, other in enumerate(self._values) if rank in gains]
-        gain = f"{fmean(gains.values()):+.4f}" if gains else "-"
+        gain = decimals(fmean(gains.values()), "+") if gains else "-"
         whole = self._all if self._all is not None and len(gains) == self._compared else None
         return [decimals(_mean(others)), gain, *(self._comparison(whole) if self._compared_rows else [])]
 

@@ -24,6 +24,7 @@ from dpeer.results.effect import (
 )
 from dpeer.results.effect_statistics import pooled_text
 from dpeer.results.sites import Combined, combine, read_site
+from dpeer.results.units import decimals
 
 _SHOWN = 20
 """The most ranks without a file that are listed."""
@@ -115,7 +116,7 @@ def _show(found: Combined) -> None:
         table.add_column(heading, justify="right", no_wrap=True)
     for site in found.sites:
         table.add_row(
-            str(site.rank), str(site.rounds), str(site.worth.rows), f"{site.worth.gain:+.4f}",
+            str(site.rank), str(site.rounds), str(site.worth.rows), decimals(site.worth.gain, "+"),
             interval_text(site.worth), verdict_word(site.worth),
         )  # fmt: skip
     console.print(table)
@@ -133,10 +134,8 @@ def _lines(found: Combined) -> list[str]:
     if found.low is None or found.high is None:
         lines.append("the mean over sites has an interval from two files on")
     else:
-        lines.append(
-            f"mean gain over sites: {found.gain:+.4f}{unit} (95 % interval {found.low:+.4f} to {found.high:+.4f}, "
-            "Student's t)"
-        )
+        gain, low, high = (decimals(one, "+") for one in (found.gain, found.low, found.high))
+        lines.append(f"mean gain over sites: {gain}{unit} (95 % interval {low} to {high}, Student's t)")
     if found.by_rows is not None:
         lines.append(f"mean gain over rows: {gain_text(found.by_rows)}: {verdict_text(found.by_rows)}")
     elif len(sites) > 1:

@@ -11,7 +11,7 @@ from dpeer.experiments.outcomes import Measure
 from dpeer.experiments.statistics import Interval, ResultsByRow, figures, majority, others
 from dpeer.results.figures import called
 from dpeer.results.privacy_words import largest_cost
-from dpeer.results.units import size
+from dpeer.results.units import decimals, size
 
 _COLUMNS = 5
 """More metrics do not fit beside each other; `--json` and each run's summary.json have all."""
@@ -124,9 +124,9 @@ def _signed(difference: Interval) -> str:
     """A difference with the half width of its 95 % interval."""
     if math.isnan(difference.mean):
         return "-"
-    half = "" if difference.half is None else f" ± {difference.half:.4f}"
-    return f"{difference.mean:+.4f}{half}"
+    half = "" if difference.half is None else f" ± {decimals(difference.half)}"
+    return f"{decimals(difference.mean, '+')}{half}"
 
 
 def _four(value: float | None) -> str:
-    return "-" if value is None or math.isnan(value) else f"{value:.4f}"
+    return "-" if value is None or math.isnan(value) else decimals(value)

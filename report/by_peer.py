@@ -17,6 +17,7 @@ from dpeer.results.effect import Effect, Verdict, headline, verdict_word
 from dpeer.results.effect_statistics import pooled_text
 from dpeer.results.groups import Group
 from dpeer.results.run_folders import RunFolder
+from dpeer.results.units import decimals
 
 _ROWS = 40
 """The most rows of a picture."""
@@ -131,8 +132,8 @@ def _draw_gain(axes: Axes, row: int, effect: Effect, color: str, *, most_is_best
 
 def _in_words(peer: _Peer) -> str:
     if peer.effect is None:
-        return f"{peer.name}: {peer.joined:.4f}."
-    return f"{peer.name}: {peer.joined:.4f}, alone {peer.effect.alone:.4f}, {verdict_word(peer.effect)}."
+        return f"{peer.name}: {decimals(peer.joined)}."
+    return f"{peer.name}: {decimals(peer.joined)}, alone {decimals(peer.effect.alone)}, {verdict_word(peer.effect)}."
 
 
 def _together(report: Report, title: str, found: list[tuple[Group, list[_Peer]]]) -> Panel:

@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Literal
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
@@ -156,7 +157,7 @@ def _results(report: Report) -> Panel:
         columns["before mixing (mean)"] = lambda group: _over(mean_of(group, trained))
     if any(map(_gaps, groups)):
         columns["training accuracy after mixing"] = lambda group: _over(mean_of(group, "training_accuracy", mixed=True))
-        columns["generalization gap"] = lambda group: _over(_gaps(group), "+.4f")
+        columns["generalization gap"] = lambda group: _over(_gaps(group), "+")
     columns |= {
         f"worst peer's {measure.name}": lambda group: _worst(group, report),
         "sent in all": lambda group: units.size(round(fmean(run.bytes_sent for run in group.runs))),
@@ -222,11 +223,13 @@ def _spent(group: Group) -> list[Mapping[str, object]]:
     return [spent for spent in (*summaries, *peers) if spent is not None and "epsilon" in spent]
 
 
-def _over(values: Sequence[float], form: str = ".4f") -> str:
+def _over(values: Sequence[float], sign: Literal["", "+"] = "") -> str:
     """The mean over seeds and, of several, their standard deviation."""
     if not values:
         return NONE
-    return f"{fmean(values):{form}}" + (f" ± {stdev(values):{form}}" if len(values) > 1 else "")
+    return units.decimals(fmean(values), sign) + (
+        f" ± {units.decimals(stdev(values), sign)}" if len(values) > 1 else ""
+    )
 
 
 def _worst(group: Group, report: Report) -> str:
@@ -237,7 +240,7 @@ def _worst(group: Group, report: Report) -> str:
         return NONE
     run, rank, value = (min if measure.most_is_best else max)(found, key=lambda one: one[2])
     seed = f", seed {run.settings.get('seed')}" if len(group.runs) > 1 else ""
-    return f"{value:.4f} (rank {rank}{seed})"
+    return f"{units.decimals(value)} (rank {rank}{seed})"
 
 
 def _metrics(groups: Sequence[Group]) -> Panel | None:

@@ -172,12 +172,16 @@ def gain_text(effect: Effect) -> str:
     if effect.gain is None:
         return "-"
     unit = "" if effect.of_accuracy else " of loss"
-    return f"{effect.gain:+.4f}{unit} (95 % interval {interval_text(effect)})"
+    return f"{decimals(effect.gain, '+')}{unit} (95 % interval {interval_text(effect)})"
 
 
 def interval_text(effect: Effect) -> str:
     """The ends of the gain's interval."""
-    return "-" if effect.low is None or effect.high is None else f"{effect.low:+.4f} to {effect.high:+.4f}"
+    return (
+        "-"
+        if effect.low is None or effect.high is None
+        else f"{decimals(effect.low, '+')} to {decimals(effect.high, '+')}"
+    )
 
 
 def verdict_text(effect: Effect) -> str:

@@ -71,7 +71,7 @@ def find_gain(joined: Sequence[float], alone: Sequence[float], *, most_is_best: 
         raise ValueError(f"{len(joined)} and {len(alone)} rows cannot be compared")
     differences = np.subtract(joined, alone) * (1.0 if most_is_best else -1.0)
     better, worse = int((differences > 0).sum()), int((differences < 0).sum())
-    of_answers = bool(np.isin(differences, (-1.0, 0.0, 1.0)).all())
+    of_answers = most_is_best and bool(np.isin(differences, (-1.0, 0.0, 1.0)).all())
     low, high = _of_answers(better, worse, len(differences)) if of_answers else _bootstrap(differences)
     clear = len(differences) >= FEWEST_ROWS and (low > 0 or high < 0)
     if clear and of_answers:

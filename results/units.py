@@ -8,6 +8,7 @@ time; `100Mbit` is one, because it has no other meaning.
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from dpeer.exceptions import ConfigurationError
 
@@ -114,9 +115,13 @@ def _factor(prefix: str | None) -> int:
     return int(base ** _POWERS[lower[:1]])
 
 
-def decimals(value: float | None) -> str:
-    """A number with four decimals; a dash for None."""
-    return "-" if value is None else f"{value:.4f}"
+def decimals(value: float | None, sign: Literal["", "+"] = "") -> str:
+    """A number with four decimals, or with five digits where these would show nothing or too much; a dash for None."""
+    if value is None:
+        return "-"
+    if value and not 1e-3 <= abs(value) < 1e4:  # in the unit of what is predicted
+        return f"{value:{sign}.5g}"
+    return f"{value:{sign}.4f}"
 
 
 def size(count: int) -> str:

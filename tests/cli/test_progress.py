@@ -116,6 +116,8 @@ def test_the_table_fits_the_terminal_and_ends_with_all_peers(peers: int) -> None
 
 
 def test_numbers_are_written_for_people() -> None:
-    assert [decimals(0.5), decimals(None)] == ["0.5000", "-"]
+    assert [decimals(0.5), decimals(None), decimals(0.0, "+")] == ["0.5000", "-", "+0.0000"]
+    values = (1.23456789e-7, -0.00061234, 0.0012, 9999.5, 123456.789, 11154322.318)  # in mol/l, ..., in cents
+    assert [*map(decimals, values)] == ["1.2346e-07", "-0.00061234", "0.0012", "9999.5000", "1.2346e+05", "1.1154e+07"]
     sizes = {0: "0 B", 999: "999 B", 1000: "1.0 kB", 1_550_000: "1.6 MB", 3 * 10**9: "3.0 GB", 10**15: "1000.0 TB"}
     assert {count: size(count) for count in sizes} == sizes

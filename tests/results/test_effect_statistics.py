@@ -72,6 +72,17 @@ def test_a_verdict_takes_ten_rows_the_interval_and_mcnemars_test() -> None:
     assert find_gain([0.1] * 10, [2.0] * 10, most_is_best=False).verdict == "improved"
 
 
+def test_losses_that_are_equal_are_not_taken_for_answers() -> None:
+    """A target that is constant gives equal losses; answers would have an interval of half a row in each cell."""
+    same = [0.25] * 30
+    found = find_gain(same, same, most_is_best=False)
+    assert (found.gain, found.low, found.high, found.verdict) == (0.0, 0.0, 0.0, "inconclusive")
+    generator = np.random.default_rng(2)
+    losses = [generator.gamma(2.0, 1e-3, 40) for _ in range(3)]
+    lower = peers([*(one - 2e-4 for one in losses), np.array(same)], [*losses, np.array(same)], "test_loss")
+    assert pooled_text(lower).startswith("4 peers together: improved, mean gain +0.00015 of loss")
+
+
 def peers(joined: list[np.ndarray], alone: list[np.ndarray], measure: str = "accuracy") -> list[Effect]:
     best = measure == "accuracy"
     return [

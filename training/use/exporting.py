@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from dpeer.atomic import replacing
 from dpeer.exceptions import TaskError, describe, not_written
+from dpeer.training.errors import blame
 from dpeer.training.use.model import TrainedModel
 from dpeer.training.use.new_data import token_count
 
@@ -127,7 +128,7 @@ def _write(whole: nn.Module, sample: Tensor, path: Path, usage: Mapping[str, Any
             whole, (sample,), dynamo=True, input_names=[INPUT], output_names=[OUTPUT],
             dynamic_shapes={"inputs": {0: rows}}, verbose=False,
         )  # fmt: skip
-    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+    except Exception as error:  # torch's own, and what the model's code raises where it is traced
         raise TaskError(f"ONNX cannot take this model: {_reason(error)}") from error
     assert program is not None, "exported by dynamo"
     program.model.metadata_props["dpeer"] = json.dumps(usage)
@@ -157,13 +158,14 @@ def _check(whole: nn.Module, shape: list[int], path: Path, count: int | None = N
     content = path.read_bytes()
     for rows in (1, _ROWS + 2):
         inputs = _sample(rows, shape, count)
-        with torch.no_grad():
+        batch = f"{rows} {'row' if rows == 1 else 'rows'}"
+        with torch.no_grad(), blame(f"ONNX cannot take this model: it fails for {batch}"):
             expected = whole(inputs)
         try:
             session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
             found = torch.from_numpy(session.run([OUTPUT], {INPUT: inputs.numpy()})[0])
         except Exception as error:  # the runtime's own, which have no class of their own in common
-            why = f"a file of it fails for {rows} {'row' if rows == 1 else 'rows'}: {describe(error)}"
+            why = f"a file of it fails for {batch}: {describe(error)}"
             raise TaskError(f"ONNX cannot take this model: {why}") from error
         if found.shape != expected.shape or not torch.allclose(found, expected, equal_nan=True, **_CLOSE):
             raise TaskError(

@@ -96,6 +96,27 @@ class Stateful(nn.Module):
         return found
 
 
+class Kept(nn.Module):
+    """A state that is made of the first batch, and kept."""
+
+    state: torch.Tensor | None = None
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if torch.compiler.is_compiling():
+            return inputs
+        self.state = torch.ones(len(inputs)) if self.state is None else self.state
+        return inputs * self.state.reshape(len(inputs), -1)
+
+
+class Strange(nn.Module):
+    """It raises what torch's exporter does not expect."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if torch.compiler.is_compiling():
+            raise KeyError("state")
+        return inputs
+
+
 class Other(nn.Module):
     """Another model while it is exported."""
 
@@ -108,6 +129,8 @@ class Other(nn.Module):
     [
         (Branching(), "GuardOnDataDependentSymNode: Could not guard on data-dependent expression"),
         (Stateful(), "a file of it fails for 1 row: InvalidArgument: "),
+        (Kept(), "it fails for 5 rows: RuntimeError: "),
+        (Strange(), "KeyError: 'state'"),
         (Other(), "a file of it gives other numbers for a batch of 1; nothing was kept"),
     ],
 )
