@@ -18,7 +18,7 @@ from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
 from dpeer.federation.folders import forget_releases
 from dpeer.federation.run import OpenView, Result, check_converged
-from dpeer.federation.settings import Settings, as_run, check_own_data
+from dpeer.federation.settings import Settings, revalidated
 from dpeer.federation.summary import add_comparison
 from dpeer.results.files import finite
 from dpeer.simulation.run import simulate
@@ -36,8 +36,7 @@ def local_run(
     Raises:
         Diverged: The run is done, but at its end a loss or parameters are not finite.
     """
-    settings = as_run(config.load(federation, flags))
-    check_own_data(settings)
+    settings = config.load(federation, flags)
     if baseline is not None:
         with ended_at_once():
             from dpeer.training import find_algorithm
@@ -113,7 +112,7 @@ def _baseline(settings: Settings, algorithm: str) -> Settings:
 
         settings = local_settings(settings)
     out = settings.out / f"baseline-{algorithm}"
-    return settings.model_copy(update={"algorithm": algorithm, "out": out, "alone": "never"})
+    return revalidated(settings, algorithm=algorithm, out=out, alone="never")
 
 
 def _opened(terminal: Terminal, mode: str, settings: Settings) -> OpenView:

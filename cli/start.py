@@ -28,7 +28,7 @@ from dpeer.federation.folders import refuse_faults
 from dpeer.federation.run_settings import FaultSettings
 from dpeer.federation.scheduler_rank import ENVIRONMENT, own_rank, source
 from dpeer.federation.serve_address import read_serve
-from dpeer.federation.settings import Settings, as_run, option_names
+from dpeer.federation.settings import Settings, option_names
 from dpeer.federation.starting import Starting
 from dpeer.results.effect import closing_lines, effect_of
 from dpeer.results.figures import in_words
@@ -66,7 +66,7 @@ def start(
     peer is and what it waits for. Ctrl-C keeps the last completed round.
     """
     number = own_rank(rank)
-    settings = as_run(config.load(federation, flags))
+    settings = config.load(federation, flags)
     starting = Starting(settings, number, members, resume=resume, resume_or_start=resume_or_start)
     settings, resume = starting.settings, starting.resume
     refuse_faults(settings, resume=resume)

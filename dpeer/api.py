@@ -19,7 +19,7 @@ from dpeer.exceptions import ConfigurationError, PeerFailed
 from dpeer.federation.background_loop import BackgroundLoop
 from dpeer.federation.cluster_child import check_not_a_peer
 from dpeer.federation.run import check_converged, cluster
-from dpeer.federation.settings import Settings, as_run, check_own_data, revalidated
+from dpeer.federation.settings import Settings, revalidated
 from dpeer.federation.view import Silent
 from dpeer.optional_libraries import check_libraries
 from dpeer.plugins import is_importable
@@ -140,10 +140,9 @@ def run(
     _check_flags(resume=resume, overwrite=overwrite)
     if on_record is not None and not callable(on_record):
         raise ConfigurationError(f"on_record = {on_record!r}: expected a function that takes a peer's line, or None")
-    settings = as_run(revalidated(settings))
+    settings = revalidated(settings)
     if mode == "cluster":
         _check_importable(settings)
-    check_own_data(settings)
     if getattr(_listening, "now", False):
         raise ConfigurationError(
             "dpeer.run was called by an on_record, for which the peers of its run wait: call it once that run has ended"

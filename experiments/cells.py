@@ -12,7 +12,7 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError, OutputError, not_written
 from dpeer.experiments.variants import Variant
-from dpeer.federation.config import read_toml, with_defaults
+from dpeer.federation.config import read_toml, resolve
 from dpeer.federation.config_errors import InvalidSettings
 from dpeer.federation.folders import completed_rounds
 from dpeer.federation.settings import Settings, aside, default_of
@@ -20,14 +20,14 @@ from dpeer.results.files import SUMMARY, make_folder, write_json
 from dpeer.results.run_folders import read_run_summary
 from dpeer.simulation.faults import check_faults
 from dpeer.topology import function_source, is_function
-from dpeer.training import codecs, find_algorithm, source_hash
+from dpeer.training import codecs, source_hash
 from dpeer.training.algorithms.plugins import is_built_in
 
 ASKED = "cell.json"
 """In a cell's folder: the settings it was asked to run with, so that other ones are noticed."""
 
-_ELSEWHERE = frozenset({*aside(), "rank"})
-"""Settings that do not change a cell's results, or not so that it would be another cell."""
+_ELSEWHERE = frozenset(aside())
+"""Settings that do not change a cell's results."""
 
 _LONGEST = 150
 """Characters of a folder's name; file systems take 255 bytes."""
@@ -136,21 +136,21 @@ class Cell:
 
     def _asked(self) -> dict[str, Any]:
         """The settings that differ from the defaults, or may, without those that have no effect on results."""
-        # As they will be used: an explicit default may differ from the algorithm's own.
-        settings = with_defaults(self.settings)
-        # A row that shares nothing uses no graph: its run serves the tables of all graphs.
-        graph = self.variant.unused_graph
-        found = settings.model_dump(mode="json", exclude={*_ELSEWHERE, *graph})
+        config = resolve(self.settings, 0)
+        # As they will be used: an explicit default may differ from the algorithm's own. A row that shares nothing uses
+        # no graph: its run serves the tables of all graphs.
+        nothing = {*_ELSEWHERE, *self.variant.unused_graph}
+        found = {name: value for name, value in config.plain().items() if name not in nothing}
         asked = {name: value for name, value in found.items() if value != default_of(name)}
-        if settings.faults is not None:
-            asked["content of faults"] = json.dumps(read_toml(settings.faults, "--faults"), sort_keys=True)
-        algorithm = find_algorithm(settings.algorithm)
-        if not is_built_in(algorithm):
-            asked["algorithm's source"] = source_hash(algorithm)
-        if codecs.find_codec(settings.compress) is not None:
-            asked |= codecs.identity(settings.compress)
-        if "topology" in asked and is_function(settings.topology):
-            asked["topology's source"] = function_source(settings.topology)
+        faults, compress, topology = config.run.faults, config.training.compress, config.graph.topology
+        if faults is not None:
+            asked["content of faults"] = json.dumps(read_toml(faults, "--faults"), sort_keys=True)
+        if not is_built_in(config.algorithm):
+            asked["algorithm's source"] = source_hash(config.algorithm)
+        if codecs.find_codec(compress) is not None:
+            asked |= codecs.identity(compress)
+        if "topology" in asked and is_function(topology):
+            asked["topology's source"] = function_source(topology)
         return asked
 
 
@@ -173,7 +173,8 @@ def make_cell(
     name = condition.name(variant.settled)
     folder = out / _safe(f"{variant.label.replace(':', '+')}-{name}-seed{seed}{mark}")
     given = {name: value for name, value in condition.values.items() if value is not None}
-    values = {**base, **given, **variant.changes, "algorithm": variant.algorithm, "seed": seed, "out": folder}
+    own = {"algorithm": variant.algorithm, "seed": seed, "out": folder, "keep": "last"}
+    values = {**base, **given, **variant.changes, **own}
     values["algorithm_options"] = variant.options_among(base)
     try:
         settings = Settings.model_validate(values)

@@ -27,7 +27,6 @@ from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, 
 from dpeer.federation.ledger_checks import check_ledger, counted
 from dpeer.federation.member_zero import graph_of_list, list_zero
 from dpeer.federation.notes import notes, one_by_one_notes
-from dpeer.federation.privacy import planned_rounds
 from dpeer.federation.threads import share_of_cores
 from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.checkpoint import completed
@@ -38,7 +37,7 @@ from dpeer.privacy.ledger import FOLDER
 from dpeer.results.effect import majority_accuracy
 from dpeer.results.files import rank_folder
 from dpeer.results.training_alerts import AlertMonitor, guessing_loss
-from dpeer.topology import Graphs, Isolated, ServerSampling, Topology, spectral_gap, take_part
+from dpeer.topology import Graphs, Isolated, ServerSampling, Topology, spectral_gap
 from dpeer.training import (
     BUILTIN_TASKS,
     Choices,
@@ -107,16 +106,20 @@ def build(
     rank, data, run, how = config.rank, config.data, config.run, config.training
     own_folder = rank_folder(run.out, rank).absolute()  # now: the task may change to another folder
     shares, private = config.facts.shares, config.privacy.privacy != "none"
-    graph, meeting, protected, guarantee = check_settings(config)
-    topology = meeting
-    if shares == "nothing":
-        topology = take_part(Isolated(config.graph.size), how.participation, how.participation_mode, how.seed)
+    check_settings(config)
+    graph, meeting, guarantee = config.topology, config.meeting, config.protected.guarantee
+
+    def exchanging(drawn: Topology) -> Graphs:
+        """The graph on which bodies are exchanged."""
+        return config.taking_part(Isolated(drawn.size) if shares == "nothing" else drawn)
+
+    topology = exchanging(graph)
     compute = compute_of(config)
     task = task_of(config)
     lacking = config.held_out_if_enough and run.keep == "best" and task.validation is None
     keep, held_out = run.keep, data.validation
     if task.held_out is None:  # the default could not be met, or the task brings validation data of its own
-        if "validation" in config.chosen and held_out and task.validation is not None:
+        if "validation" in config.given and held_out and task.validation is not None:
             raise ConfigurationError(
                 f"--validation {held_out:g}: task {data.task!r} brings validation data of its own: leave it out"
             )
@@ -127,15 +130,11 @@ def build(
     own_data = PeerData(
         content, records=len(task.train), groups=task.groups, own=task.division is None, found=task.found
     )
-    left = (
-        planned_rounds(how, graph, completed(own_folder) if resume else 0)
-        if config.privacy.privacy == "sample"
-        else None
-    )
+    left = config.planned_rounds(completed(own_folder)) if resume else None
     # Where nothing is shared no client-level release is made, but records are protected in the model, too.
     protects = private and (shares != "nothing" or config.privacy.privacy == "sample")
     stated = config.privacy.rounds_released
-    session = privacy.open(protected, own_folder / FOLDER, own_data, resume=resume, left=left)
+    session = privacy.open(config.protected, own_folder / FOLDER, own_data, resume=resume, left=left)
     builtin = BUILTIN_TASKS.get(data.task)
     partition = (data.partition or builtin.partition) if builtin else None
     # Before the algorithm's code sees the data: neighbors get to know this.
@@ -148,7 +147,7 @@ def build(
     kept: Literal["last", "best"] = "best" if keep == "best" else "last"
     copied = copy_for_baseline(task, run.alone, shares)
     learner = build_learner(
-        task, how.algorithm, config.hyperparameters, rank=rank, seed=how.seed,
+        task, how.algorithm, how, rank=rank, seed=how.seed,
         keep=kept, evaluate_on=run.evaluate_on,
         training_accuracy=run.training_accuracy,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
@@ -177,7 +176,7 @@ def build(
         "settings": config.plain() | {"validation": held_out, "keep": keep},
     }
     beside = baseline_training(
-        copied, learner, config.hyperparameters,
+        copied, learner, how,
         lambda number: rank >= topology.size or topology.at(number, rank).active, run, rank,
         keep=kept, seed=how.seed, folder=own_folder,
         resume=resume, part=1.0 if workers is None else min(1.0, workers / config.graph.size),
@@ -191,15 +190,11 @@ def build(
     preparation = None if task.preparation is None else task.preparation.to_json()
     network = config.network
 
-    def graph_of(one: MemberList) -> Graphs:
-        drawn = graph_of_list(config.graph, one)
-        shared = Isolated(drawn.size) if shares == "nothing" else drawn
-        return take_part(shared, how.participation, how.participation_mode, how.seed)
-
     lists = None
     if network.operators:
         zero = list_zero(config.graph, network, how.rounds, compared)
-        lists = ListsConfig(zero, Signers(tuple(network.operators), network.signers), graph_of, given)
+        signers = Signers(tuple(network.operators), network.signers)
+        lists = ListsConfig(zero, signers, lambda one: exchanging(graph_of_list(config.graph, one)), given)
     peer = PeerConfig(
         rank=rank,
         rounds=how.rounds,
@@ -230,7 +225,7 @@ def build(
         baseline=beside,
         watch=_alert_monitor(task, config, facts),
         notes=[
-            *notes(task, learner, facts, config.algorithm, config.options, config.chosen, lacking=lacking),
+            *notes(task, learner, facts, config.algorithm, config.options, config.given, lacking=lacking),
             *promises,
             *one_by_one_notes(learner),
             *first_weights_notes(task, data.init_from, config.privacy.privacy),
@@ -275,7 +270,7 @@ def learner_by_itself(task: Task, config: RunConfig) -> TorchLearner:
     """The learner of one peer without a graph, a folder and privacy: nothing of it may leave the peer."""
     how, compute = config.training, compute_of(config)
     return build_learner(
-        task, how.algorithm, config.hyperparameters, rank=config.rank, seed=how.seed,
+        task, how.algorithm, how, rank=config.rank, seed=how.seed,
         compute=compute, options=config.options, pace=pace_of(config, compute),
     )  # fmt: skip
 

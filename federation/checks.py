@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError
 from dpeer.federation.config import RunConfig
-from dpeer.federation.privacy import privacy_config
 from dpeer.federation.run_settings import RunPart
 from dpeer.plugins import check_source
-from dpeer.privacy import PrivacyConfig
-from dpeer.topology import Graphs, Row, Topology, take_part
-from dpeer.topology.settings import build_graph
+from dpeer.topology import Row, Topology
 from dpeer.training import Task
 from dpeer.training.algorithms.dis_pfl import DisPFL
 from dpeer.training.algorithms.plugins import is_built_in
@@ -24,43 +20,24 @@ from dpeer.training.settings import TrainingPart
 from dpeer.training.state.store import Origin
 
 
-class Checked(NamedTuple):
-    """What was made of settings that fit each other.
-
-    Attributes:
-        graph: The graph of all peers.
-        meeting: The same with those alone that take part in a round.
-        privacy: What privacy depends on.
-        guarantee: What it promises; None without privacy.
-    """
-
-    graph: Topology
-    meeting: Graphs
-    privacy: PrivacyConfig
-    guarantee: Any
-
-
-def check_settings(config: RunConfig) -> Checked:
+def check_settings(config: RunConfig) -> None:
     """Refuse settings that contradict each other, the graph or the promise of privacy; no data are read.
 
     Raises:
         ConfigurationError: Names the setting, its value, and what would be right.
     """
-    data, run, how = config.data, config.run, config.training
+    data = config.data
     if data.schema is not None and data.standardize and config.privacy.privacy != "none":
         raise ConfigurationError(
             "--standardize: with --privacy the ranges of the schema scale numbers, and nothing of the data does: leave "
             "it out"
         )
-    check_round_budget(run, config.privacy.privacy)
-    check_stated(config.privacy.rounds_released, how.rounds)
-    graph = build_graph(config.graph)
+    check_round_budget(config.run, config.privacy.privacy)
+    check_stated(config.privacy.rounds_released, config.training.rounds)
     check_quorum(config.network.quorum, config.graph.size)
-    meeting = take_part(graph, how.participation, how.participation_mode, how.seed)
-    protected = privacy_config(config, graph)
-    guarantee = protected.guarantee
-    check_exchange(config, graph)
-    return Checked(graph, meeting, protected, guarantee)
+    # What follows from settings that cannot be met is refused where it is computed.
+    _ = config.meeting, config.protected.guarantee
+    check_exchange(config, config.topology)
 
 
 def check_exchange(config: RunConfig, graph: Topology) -> None:

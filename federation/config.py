@@ -7,8 +7,10 @@ rank have set what the user left open. An error is one line that names the key, 
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +18,17 @@ from dpeer import training
 from dpeer.encoding import read_text
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.config_errors import InvalidSettings
-from dpeer.federation.presets import find_preset
 from dpeer.federation.run_settings import HostPart, NetworkPart, RunPart
-from dpeer.federation.settings import TABLES, Settings, as_run, check_ranks
+from dpeer.federation.settings import TABLES, Settings, check_ranks
+from dpeer.privacy import PrivacyConfig
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.sections import Section
-from dpeer.topology.settings import GraphSettings
+from dpeer.topology import Graphs, Participation, Topology, take_part
+from dpeer.topology.settings import GraphSettings, build_graph
 from dpeer.training.settings import DataPart, TrainingPart
 
 if TYPE_CHECKING:
-    from dpeer.training import Algorithm, Facts, Hyperparameters
+    from dpeer.training import Algorithm, Facts
 
 DEFAULT_FILE = Path("dpeer.toml")
 BESIDE_FILE = ("schema", "faults", "secret", "init_from")
@@ -67,15 +70,14 @@ def origins(file: Path, flags: Mapping[str, Any], rank: int) -> dict[str, tuple[
         ConfigurationError: names the key, the value and what would be right.
     """
     settings = load(file, flags)
-    config = resolve(as_run(settings).of_rank(rank), rank)
-    preset = find_preset(settings.preset).values_for(config.training.algorithm) if settings.preset else {}
+    config = resolve(settings.of_rank(rank), rank)
     table = settings.rank[rank].model_fields_set if rank in settings.rank else frozenset()
     levels: list[tuple[str, Collection[str]]] = [
         ("flag", [name for name, value in flags.items() if value not in (None, {})]),
         (f"[rank.{rank}] of {file}", table),
         (str(file), settings.model_fields_set),
         (f"algorithm {config.training.algorithm}", config.algorithm.defaults),
-        (f"preset {settings.preset}", preset),
+        (f"preset {settings.preset}", settings.of_preset),
     ]
     return {
         name: (value, next((origin for origin, names in levels if name in names), "default"))
@@ -171,7 +173,7 @@ PARTS: Mapping[str, type[Section]] = {
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The values that one peer runs with, in a part for each package; none is left open."""
+    """The values that one peer runs with, in a part for each package, and what follows from them; none is left open."""
 
     rank: int
     graph: GraphSettings
@@ -186,14 +188,53 @@ class RunConfig:
     """What the algorithm's class states of itself."""
     options: Any
     """The algorithm's `Options`."""
-    hyperparameters: Hyperparameters
-    """The numbers that steer local training."""
     given: Mapping[str, Any]
     """The settings that the user gave, as plain JSON values."""
-    chosen: frozenset[str]
-    """The names of the settings that come from the user or the preset."""
     held_out_if_enough: bool
     """Whether validation data are the default's choice, so that a peer with too few samples trains on all of them."""
+
+    @cached_property
+    def topology(self) -> Topology:
+        """The graph of all peers.
+
+        Raises:
+            ConfigurationError: No such graph exists.
+        """
+        return build_graph(self.graph)
+
+    @cached_property
+    def meeting(self) -> Graphs:
+        """The same with those alone that take part in a round."""
+        return self.taking_part(self.topology)
+
+    def taking_part(self, graph: Graphs) -> Graphs:
+        """A graph with those of its peers alone that take part in a round."""
+        how = self.training
+        return take_part(graph, how.participation, how.participation_mode, how.seed)
+
+    @cached_property
+    def protected(self) -> PrivacyConfig:
+        """The part on which privacy depends."""
+        how, data = self.training, self.data
+        return PrivacyConfig(
+            self.privacy,
+            size=self.graph.size,
+            rounds=self.planned_rounds() if self.privacy.privacy != "none" else 0,
+            batch_size=how.batch_size,
+            checkpoint_every=self.run.checkpoint_every,
+            algorithm=how.algorithm,
+            task=data.task,
+            finish=how.finish,
+            standardize=bool(data.standardize),
+            shares=self.facts.shares != "nothing",
+        )
+
+    def planned_rounds(self, first: int = 0) -> int:
+        """The most rounds in which one peer takes part, from round `first` on."""
+        how = self.training
+        if how.participation == 1:
+            return max(0, how.rounds - first)
+        return _most_active(Participation(self.topology, how.participation, how.seed), how.rounds, first)
 
     def values(self) -> dict[str, Any]:
         """All settings by name."""
@@ -205,6 +246,13 @@ class RunConfig:
         for part in PARTS:
             values |= getattr(self, part).model_dump(mode="json", exclude={"rank"})
         return values
+
+
+@lru_cache(maxsize=4)
+def _most_active(graphs: Participation, rounds: int, first: int) -> int:
+    """The most rounds of one peer, counted once for all peers of a process."""
+    counts = Counter(rank for number in range(first, rounds) for rank in graphs.participants(number))
+    return max(counts.values(), default=0)
 
 
 def resolve(settings: Settings, rank: int) -> RunConfig:
@@ -220,7 +268,7 @@ def resolve(settings: Settings, rank: int) -> RunConfig:
         ConfigurationError: Settings contradict each other.
     """
     algorithm, given = training.find_algorithm(settings.algorithm), settings.model_fields_set
-    values = dict(settings) | _defaults(settings)
+    values = dict(settings) | _defaults(settings, algorithm)
     flagged, options = training.options_among(algorithm, values), values["algorithm_options"]
     _check_given_once(flagged, options, given)
     values |= {name: options[name] for name in flagged.keys() & options.keys()}
@@ -228,44 +276,34 @@ def resolve(settings: Settings, rank: int) -> RunConfig:
     if_enough = values["keep"] == "auto" and values["validation"] is None
     # Under privacy and in a paper's run no data choose a model; those that are measured on have not chosen it either.
     fair = values["privacy"] == "none" and not values["preset"] and values["evaluate_on"] == "test"
-    values["keep"], values["validation"] = _kept_model(values["keep"] or "last", values["validation"], fair=fair)
+    values["keep"], values["validation"] = _kept_model(values["keep"], values["validation"], fair=fair)
     parts: dict[str, Any] = {
-        name: part.model_construct(**{field: values[field] for field in part.model_fields})
-        for name, part in PARTS.items()
+        name: part(**{field: values[field] for field in part.model_fields}) for name, part in PARTS.items()
     }
     return RunConfig(
         rank=rank,
         **parts,
         algorithm=algorithm,
         facts=training.facts_of(algorithm),
-        hyperparameters=training.Hyperparameters(
-            **{name: values[name] for name in training.Hyperparameters.model_fields}
-        ),
         options=training.make_options(algorithm, {**flagged, **options}),
         given=settings.model_dump(mode="json", exclude_unset=True, exclude={"rank"}),
-        chosen=frozenset(given),
         held_out_if_enough=if_enough,
     )
 
 
-def with_defaults(settings: Settings) -> Settings:
-    """The settings with the defaults of the algorithm, the preset, the task or the optimizer where none were given.
+def _defaults(settings: Settings, algorithm: type[Algorithm]) -> dict[str, Any]:
+    """The defaults of the algorithm, or else of the optimizer or the task, where neither user nor preset has a value.
 
-    Of several the first in this order counts.
+    Those of the algorithm count before the preset's.
 
     Raises:
-        UnknownName: No such algorithm or preset exists.
         ConfigurationError: The preset's rates are those of another optimizer.
     """
-    return settings.model_copy(update=_defaults(settings))
-
-
-def _defaults(settings: Settings) -> dict[str, Any]:
-    builtin, algorithm = training.BUILTIN_TASKS.get(settings.task), training.find_algorithm(settings.algorithm)
-    preset = find_preset(settings.preset).values_for(settings.algorithm) if settings.preset else {}
+    builtin, preset = training.BUILTIN_TASKS.get(settings.task), settings.of_preset
     given = settings.model_fields_set
-    rates = _rates(settings, preset, {*given, *algorithm.defaults}) if settings.optimizer == "adamw" else {}
-    own = {"grad_clip": GRAD_CLIP, **rates, **preset, **algorithm.defaults}
+    rates = _rates(settings, {*given, *algorithm.defaults}) if settings.optimizer == "adamw" else {}
+    usual = {name: value for name, value in {"grad_clip": GRAD_CLIP, **rates}.items() if name not in preset}
+    own = {**usual, **algorithm.defaults}
     if settings.standardize is None:
         # Under privacy, statistics of the peer's own data are computed only on request.
         own["standardize"] = builtin is not None and builtin.standardize and settings.privacy == "none"
@@ -275,8 +313,9 @@ def _defaults(settings: Settings) -> dict[str, Any]:
     return {name: value for name, value in own.items() if name not in given}
 
 
-def _rates(settings: Settings, preset: Mapping[str, Any], given: Collection[str]) -> dict[str, float]:
+def _rates(settings: Settings, given: Collection[str]) -> dict[str, float]:
     """The default rates of AdamW."""
+    preset = settings.of_preset
     of_sgd = preset.get("optimizer") != "adamw"
     if of_sgd and (strange := [name for name in _RATES if name in preset and name not in given]):
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in strange)

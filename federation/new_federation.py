@@ -19,7 +19,7 @@ from dpeer.federation.config import BESIDE_FILE, DEFAULT_FILE, from_flags, resol
 from dpeer.federation.hosts_file import Host
 from dpeer.federation.keys import keyrings, public_keys, secret_file, write_secret
 from dpeer.federation.new_federation_file import Site, federation_file
-from dpeer.federation.settings import Settings, as_run
+from dpeer.federation.settings import Settings
 from dpeer.peer.peer import dialled
 from dpeer.topology.settings import build_graph
 from dpeer.training.data.tables.schema import read_schema
@@ -107,7 +107,7 @@ def _check_run(settings: Settings) -> None:
     from dpeer.federation.checks import check_settings
     from dpeer.training.loading import check_task_name
 
-    config = resolve(as_run(settings).of_rank(0), 0)
+    config = resolve(settings.of_rank(0), 0)
     check_task_name(config.data.task)
     check_settings(config)
 

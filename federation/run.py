@@ -15,7 +15,7 @@ from dpeer.federation import folders, summary, trackers
 from dpeer.federation.folders import naming, refuse_faults, working_folder_kept
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.operators import check_operators
-from dpeer.federation.settings import Settings
+from dpeer.federation.settings import Settings, check_own_data
 from dpeer.federation.stop_signals import WARNINGS, stop_signals
 from dpeer.federation.view import Silent, View
 from dpeer.topology import take_part
@@ -135,6 +135,7 @@ def run_federation(
     """
     with working_folder_kept():
         out = settings.out.absolute()  # now: a task may change to another folder
+        check_own_data(settings)
         check_operators(settings)
         trackers.check(settings.log_to or ())
         graph = build_graph(settings)  # one that does not exist shows before anything is started or removed

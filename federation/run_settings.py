@@ -72,10 +72,10 @@ class MeasureSettings(Section):
         mark=Mark.OWN,
         group=_RUN,
     )
-    keep: Literal["auto", "best", "last"] | None = setting(
-        None,
+    keep: Literal["auto", "best", "last"] = setting(
+        "auto",
         "which model to keep: best (by the loss on validation data), last, or auto: best, but last with --privacy, "
-        "--preset, --validation 0 or too few samples (default: auto for start, cluster and simulate, last elsewhere)",
+        "--preset, --validation 0 or too few samples",
         mark=Mark.OWN,
         group=_RUN,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, get_origin
 
@@ -9,6 +10,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
+    PrivateAttr,
     ValidationError,
     create_model,
     model_validator,
@@ -87,6 +89,12 @@ class Settings(NetworkPart, _AllSettings):
     model_config = ConfigDict(frozen=False)
 
     rank: dict[Annotated[int, Field(strict=False)], RankSettings] = Field(default_factory=dict)
+    _of_preset: Mapping[str, Any] = PrivateAttr(default_factory=dict)
+
+    @property
+    def of_preset(self) -> Mapping[str, Any]:
+        """The preset's values with this algorithm, those included in whose place others were given."""
+        return self._of_preset
 
     @model_validator(mode="wrap")
     @classmethod
@@ -100,21 +108,19 @@ class Settings(NetworkPart, _AllSettings):
     @model_validator(mode="after")
     def _settle(self) -> Settings:
         """Set what follows from other settings: a preset's values, and the size of a graph's file."""
-        for name, value in self._of_preset().items():
+        if self.preset:
+            preset = find_preset(self.preset)
+            given = "algorithm" in self.model_fields_set
+            self._of_preset = preset.values_for(
+                self.algorithm if given else preset.values.get("algorithm", self.algorithm)
+            )
+        for name, value in self._of_preset.items():
             if name not in self.model_fields_set:
                 setattr(self, name, value)
                 self.model_fields_set.discard(name)  # not given
         if self.topology.startswith("file:") and "size" not in self.model_fields_set:
             self.size = size_of(self.topology)
         return self
-
-    def _of_preset(self) -> dict[str, Any]:
-        """The preset's values with the algorithm that is used, which may be one of them."""
-        if not self.preset:
-            return {}
-        preset = find_preset(self.preset)
-        given = "algorithm" in self.model_fields_set
-        return preset.values_for(self.algorithm if given else preset.values.get("algorithm", self.algorithm))
 
     def of_rank(self, rank: int) -> Settings:
         """The settings as this rank uses them: its own entries from `[rank.N]` over the common ones.
@@ -132,11 +138,6 @@ class Settings(NetworkPart, _AllSettings):
         changes = own.model_dump(exclude_none=True, exclude={*Addresses.model_fields, "task_options"})
         options = {**self.task_options, **own.model_dump()["task_options"]}
         return self.model_copy(update={**changes, "task_options": options})
-
-
-def as_run(settings: Settings) -> Settings:
-    """The settings as start, cluster and simulate take them: the kept model is "auto" by default."""
-    return settings if settings.keep is not None else settings.model_copy(update={"keep": "auto"})
 
 
 def check_ranks(settings: Settings, where: str = "") -> None:
@@ -196,19 +197,20 @@ _IN_PLACE = (*TABLES, "rank")
 """Settings that a script may change without assigning them, so that they do not count as given."""
 
 
-def revalidated(settings: Settings) -> Settings:
-    """The settings, validated once more after user code has changed them.
+def revalidated(settings: Settings, **changes: Any) -> Settings:
+    """The settings, validated once more after code has changed them.
 
     Args:
         settings: Assigning to a field checks nothing, and changing a dict in place leaves no trace in
             ``model_fields_set``, by which the processes of `cluster` get their settings.
+        changes: Further changes, by name; with another algorithm a preset has its values for that one.
 
     Raises:
         ConfigurationError: Names the key, the value and what would be right.
     """
     values = dict(settings)
     names = {*settings.model_fields_set, *(name for name in _IN_PLACE if values[name] != default_of(name))}
-    given = {name: value for name, value in values.items() if name in names}
+    given = {name: value for name, value in values.items() if name in names} | changes
     if isinstance(given.get("rank"), dict):
         given["rank"] = {rank: _own(own) for rank, own in given["rank"].items()}
     made = Settings.model_validate(given)

@@ -24,7 +24,6 @@ from dpeer.federation.member_zero import federation_of
 from dpeer.federation.operators import signers_of
 from dpeer.federation.scheduler_rank import own_rank
 from dpeer.federation.serve_address import bound, read_serve
-from dpeer.federation.settings import as_run
 from dpeer.federation.starting import Starting
 from dpeer.results.files import rank_folder
 from dpeer.results.units import duration
@@ -78,7 +77,7 @@ def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: 
     starting = None
     with findings.of("settings"):
         number = own_rank(asked.rank)
-        settings = as_run(config.load(asked.file, asked.flags))
+        settings = config.load(asked.file, asked.flags)
         starting = Starting(settings, number, asked.members, resume=asked.resume, resume_or_start=asked.resume_or_start)
         refuse_faults(settings, resume=starting.resume)
         file = config.source(asked.file)

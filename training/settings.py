@@ -341,16 +341,6 @@ class DataPart(DataSettings, TaskSettings):
     """The task, its data and its model."""
 
 
-class TrainingPart(
-    MixingSettings,
-    WireSettings,
-    OptionSettings,
-    StepSettings,
-    MethodSettings,
-):
-    """How peers train and mix, and from which seeds."""
-
-
 class Hyperparameters(MixingSettings, StepSettings, WireSettings):
     """The settings of every algorithm's local steps, of how bodies travel, and of how they are mixed; frozen.
 
@@ -362,3 +352,7 @@ class Hyperparameters(MixingSettings, StepSettings, WireSettings):
     """
 
     model_config = ConfigDict(frozen=True)
+
+
+class TrainingPart(OptionSettings, Hyperparameters, MethodSettings):
+    """How peers train and mix, and from which seeds."""

@@ -18,7 +18,7 @@ from dpeer.federation.member_changes import Change, Situation, described, differ
 from dpeer.federation.member_client import ask_again, asked, hand, write_list
 from dpeer.federation.member_zero import named_graph
 from dpeer.federation.operators import read_operator, signers_of
-from dpeer.federation.settings import Settings, as_run
+from dpeer.federation.settings import Settings
 from dpeer.peer.core.member_list import MemberList
 
 _EVERY = 0.5
@@ -96,7 +96,7 @@ def _check_training(settings: Settings, one: MemberList) -> None:
     from dpeer.federation.checks import check_list  # torch, which takes seconds: other mistakes show at once
 
     graph = named_graph(settings, one.graph, len(one.members))
-    check_list(config.resolve(as_run(settings).of_rank(0), 0), graph, one.rounds)
+    check_list(config.resolve(settings.of_rank(0), 0), graph, one.rounds)
 
 
 def hand_over(folder: Path, before: MemberList, one: MemberList) -> int:

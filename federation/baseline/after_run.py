@@ -30,10 +30,7 @@ from dpeer.results.files import METRICS, MODEL, SUMMARY, read_rows, write_json, 
 from dpeer.results.run_folders import read_object, read_peer_summary
 from dpeer.results.sites import Site
 from dpeer.results.summaries import PeerSummary
-from dpeer.topology import take_part
-from dpeer.topology.settings import build_graph
-from dpeer.training import Task, class_counts, find_algorithm
-from dpeer.training.algorithms.base import facts_of
+from dpeer.training import Task, class_counts
 from dpeer.training.selection import ModelSelection
 
 _FINISHED = ("done", "left-behind")
@@ -202,16 +199,17 @@ def _config(folder: Path, summary: Mapping[str, Any], device: str | None) -> Run
         settings = Settings.model_validate({**summary["settings"], "alone": "always"})
     except ConfigurationError as error:
         raise ConfigurationError(f"{str(folder / SUMMARY)!r} has settings of another version: {error}") from error
-    if facts_of(find_algorithm(settings.algorithm)).shares == "nothing":
-        raise ConfigurationError(
-            f"{str(folder)!r}: with --algorithm {settings.algorithm} nothing was shared, so nothing can be compared"
-        )
     if summary.get("rounds_mixed") == 0:
         raise ConfigurationError(
             f"{str(folder)!r}: in no round was a neighbor's body mixed, so federating cannot have changed anything"
         )
     used = settings if device is None else settings.model_copy(update={"device": device})
-    return resolve(used, int(summary["rank"]))
+    config = resolve(used, int(summary["rank"]))
+    if config.facts.shares == "nothing":
+        raise ConfigurationError(
+            f"{str(folder)!r}: with --algorithm {settings.algorithm} nothing was shared, so nothing can be compared"
+        )
+    return config
 
 
 def _check_data(folder: Path, task: Task, config: RunConfig, summary: Mapping[str, Any]) -> None:
@@ -240,16 +238,14 @@ def _check_data(folder: Path, task: Task, config: RunConfig, summary: Mapping[st
 
 def _beside(folder: Path, task: Task, config: RunConfig, rounds: int, *, finished: bool) -> BaselineTraining:
     """The peer's baseline, as far as it is trained already."""
-    rank, how = config.rank, config.training
+    rank, hyperparameters = config.rank, config.training
     copied = copy_for_baseline(task, config.run.alone, "")
-    hyperparameters = config.hyperparameters
     learner = learner_by_itself(task, config)
     if not finished:
         hyperparameters = hyperparameters.model_copy(update={"finish": "none"})
-    meeting = take_part(build_graph(config.graph), how.participation, how.participation_mode, how.seed)
     beside = baseline_training(
-        copied, learner, hyperparameters, lambda number: meeting.at(number, rank).active, config.run, rank,
-        keep="best" if config.run.keep == "best" else "last", seed=how.seed, folder=folder, resume=True,
+        copied, learner, hyperparameters, lambda number: config.meeting.at(number, rank).active, config.run, rank,
+        keep="best" if config.run.keep == "best" else "last", seed=config.training.seed, folder=folder, resume=True,
         rounds=rounds,
     )  # fmt: skip
     assert beside is not None, "asked for"

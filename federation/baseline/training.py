@@ -11,7 +11,7 @@ from typing import Any, Literal
 from dpeer.exceptions import CheckpointError, DpeerError, TaskError, describe
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.run_settings import RunPart
-from dpeer.federation.settings import Settings
+from dpeer.federation.settings import Settings, revalidated
 from dpeer.results.units import duration
 from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.algorithms.plugins import new_algorithm
@@ -237,7 +237,7 @@ def local_settings(settings: Settings) -> Settings:
     """
     local = {"algorithm": "local", "alone": "never"}
     if settings.privacy != "none" or settings.preset:
-        return settings.model_copy(update=local)
+        return revalidated(settings, **local)
     config = resolve(settings, 0)
     own = config.algorithm.defaults
     changes = {name: getattr(config.training, name) for name in own if name in Hyperparameters.model_fields}
@@ -245,11 +245,11 @@ def local_settings(settings: Settings) -> Settings:
         rank: one.model_copy(update=_budget(resolve(settings.of_rank(rank), rank)))
         for rank, one in settings.rank.items()
     }
-    return settings.model_copy(update={**changes, **_budget(config), **local, "rank": ranks})
+    return revalidated(settings, **changes, **_budget(config), **local, rank=ranks)
 
 
 def _budget(config: RunConfig) -> dict[str, Any]:
-    h = config.hyperparameters
+    h = config.training
     algorithm = new_algorithm(config.algorithm, config.options)
     changes = local_budget(h, algorithm.gradients(h))
     if h.finish == "none":

@@ -6,16 +6,16 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from dpeer.experiments.cells import Cell, make_cell
 from dpeer.experiments.experiment import Experiment, load
-from dpeer.federation.config import resolve, with_defaults
+from dpeer.federation.config import resolve
 from dpeer.federation.presets import PRESETS
-from dpeer.federation.privacy import privacy_config
-from dpeer.federation.settings import Settings, aside
+from dpeer.federation.settings import aside
 from dpeer.sections import names
 from dpeer.topology import Isolated, Participation, ServerSampling, take_part
 from dpeer.topology.settings import GraphSettings, build_graph
@@ -44,9 +44,14 @@ def cells(found: Experiment) -> Iterator[tuple[str, list[Cell]]]:
         yield condition.label, [make_cell(found.base, row, condition, 0, Path("out")) for row in found.variants]
 
 
-def runs(found: Experiment) -> list[tuple[Cell, Settings]]:
+def used(cell: Cell) -> SimpleNamespace:
+    """The settings that a run uses."""
+    return SimpleNamespace(**resolve(cell.settings, 0).values())
+
+
+def runs(found: Experiment) -> list[tuple[Cell, SimpleNamespace]]:
     """The same, as one list with the settings that they use."""
-    return [(cell, with_defaults(cell.settings)) for _, table in cells(found) for cell in table]
+    return [(cell, used(cell)) for _, table in cells(found) for cell in table]
 
 
 def header(name: str) -> str:
@@ -63,14 +68,14 @@ def stated(name: str, pattern: str) -> list[float]:
 
 def effective(cell: Cell) -> dict[str, Any]:
     """What decides about a run's results: its algorithm's code, and all settings that mean anything to it."""
-    settings, algorithm = with_defaults(cell.settings), find_algorithm(cell.settings.algorithm)
+    settings, algorithm = used(cell), find_algorithm(cell.settings.algorithm)
     nothing = {*aside(), "algorithm", "preset", "seed", *(OF_SOME - {*settings_of(algorithm)})}
     if cell.variant.alone:
         nothing |= {*names(GraphSettings)} - {"size"}
     if settings.topology == "full":
         nothing |= {"weights"}  # those of metropolis are uniform there
     hooks = {f"{name}()": getattr(algorithm, name) for name in HOOKS}
-    return {name: value for name, value in settings.model_dump().items() if name not in nothing} | hooks
+    return {name: value for name, value in vars(settings).items() if name not in nothing} | hooks
 
 
 def differing(one: dict[str, Any], other: dict[str, Any]) -> set[str]:
@@ -94,7 +99,7 @@ def test_it_can_be_run_and_no_two_rows_are_the_same_run(name: str) -> None:
     assert len(found.seeds) >= 3
     for label, table in cells(found):
         for cell in table:
-            settings = with_defaults(cell.settings)
+            settings = used(cell)
             assert (settings.task_options["data"], settings.device, settings.grad_clip) == ("here", "auto", None)
             assert settings.rounds == FULL_ROUNDS[name.split("/")[0]](name)
             assert settings.rho > 0, "SAM of radius 0 is none"
@@ -180,7 +185,7 @@ def test_each_peer_adds_the_noise_of_a_client_of_dp2_fedsam(name: str) -> None:
     budgets = [float(line.partition("# epsilon ")[2]) for line in lines if "},  # epsilon " in line] or [1.0]
     for budget, (_, table) in zip(budgets, cells(opened(name)), strict=True):
         for cell in table:
-            s = with_defaults(cell.settings)
+            s = used(cell)
             sigma = math.sqrt(7 * 0.05**2 * 200 * (budget + 2 * math.log(s.size))) / budget
             assert s.noise_multiplier == pytest.approx(sigma / math.sqrt(0.05 * s.size), abs=5e-5)
             cifar = s.task == "cifar10"
@@ -205,7 +210,7 @@ def test_every_row_trains_as_the_dp_fedadamw_paper_prints(name: str) -> None:
         assert str(s.lora).startswith("r=16,alpha=32")
         # Tables 12 and 13: the training records, and how many a peer has.
         assert s.records == (67_349 // 4 if text else 50_000 // 50)
-        assert privacy_config(resolve(s, 0), build_graph(s)).sampling_rate(999) == s.batch_size / s.records
+        assert resolve(cell.settings, 0).protected.sampling_rate(999) == s.batch_size / s.records
         # Section 9.4.
         assert (s.privacy, s.clip_norm, s.lr_schedule, s.grad_clip, s.finish) == ("sample", 0.1, "cosine", None, "none")
         # Table 17, and for rows with Adam of another kind what it has for AdamW.

@@ -8,8 +8,8 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.build import PeerParts, build
-from dpeer.federation.config import VALIDATION, from_flags, load, parse_option, resolve, with_defaults
-from dpeer.federation.settings import Settings, as_run, default_of
+from dpeer.federation.config import VALIDATION, from_flags, load, parse_option, resolve
+from dpeer.federation.settings import Settings, default_of
 from dpeer.training import Hyperparameters
 
 Write = Callable[..., Path]
@@ -115,25 +115,25 @@ def test_the_size_is_that_of_a_graph_from_a_file(tmp_path: Path) -> None:
 
 
 def test_adamw_brings_rates_of_its_own_unless_they_are_given() -> None:
-    used = with_defaults(Settings(optimizer="adamw"))
+    used = resolve(Settings(optimizer="adamw"), 0).training
     assert (used.body_lr, used.head_lr) == (0.001, 0.001)
-    used = with_defaults(Settings(optimizer="adamw", body_lr=0.01))
+    used = resolve(Settings(optimizer="adamw", body_lr=0.01), 0).training
     assert (used.body_lr, used.head_lr) == (0.01, 0.001)
-    used = with_defaults(Settings())
+    used = resolve(Settings(), 0).training
     assert (used.body_lr, used.head_lr) == (default_of("body_lr"), default_of("head_lr"))
 
 
 def test_rates_that_are_for_adamw_are_taken() -> None:
-    assert with_defaults(Settings(optimizer="adamw", preset="dp-fedadamw", algorithm="dfedmdc")).head_lr == 3e-4
-    used = with_defaults(Settings(optimizer="adamw", preset="paper-dispfl", algorithm="fedadamw"))
+    assert resolve(Settings(optimizer="adamw", preset="dp-fedadamw", algorithm="dfedmdc"), 0).training.head_lr == 3e-4
+    used = resolve(Settings(optimizer="adamw", preset="paper-dispfl", algorithm="fedadamw"), 0).training
     assert used.body_lr == 3e-4, "the algorithm's own, whatever the preset has"
 
 
 def test_an_algorithms_own_defaults_stay() -> None:
-    assert with_defaults(Settings(optimizer="adamw", algorithm="fedrep")).head_epochs == 10
-    used = with_defaults(Settings(algorithm="fedadamw"))
+    assert resolve(Settings(optimizer="adamw", algorithm="fedrep"), 0).training.head_epochs == 10
+    used = resolve(Settings(algorithm="fedadamw"), 0).training
     assert (used.optimizer, used.body_lr, used.lr_schedule, used.grad_clip) == ("adamw", 3e-4, "cosine", None)
-    assert with_defaults(Settings(algorithm="fedadamw", grad_clip=2.0, body_lr=0.1)).body_lr == 0.1
+    assert resolve(Settings(algorithm="fedadamw", grad_clip=2.0, body_lr=0.1), 0).training.body_lr == 0.1
 
 
 def test_clipping_is_switched_off_by_zero_in_a_file_or_flag() -> None:
@@ -148,10 +148,10 @@ def test_clipping_is_switched_off_by_zero_in_a_file_or_flag() -> None:
 
 @pytest.mark.parametrize("task", ["digits", "csv", "mine.py:task"])
 def test_gradients_are_clipped_alike_with_every_task(task: str) -> None:
-    assert with_defaults(Settings(task=task)).grad_clip == 1.0
-    assert with_defaults(Settings(task=task, grad_clip=0)).grad_clip is None
-    assert with_defaults(Settings(task=task, preset="paper-cifar")).grad_clip is None
-    assert with_defaults(Settings(task=task, preset="paper-dispfl")).grad_clip == 10.0
+    assert resolve(Settings(task=task), 0).training.grad_clip == 1.0
+    assert resolve(Settings(task=task, grad_clip=0), 0).training.grad_clip is None
+    assert resolve(Settings(task=task, preset="paper-cifar"), 0).training.grad_clip is None
+    assert resolve(Settings(task=task, preset="paper-dispfl"), 0).training.grad_clip == 10.0
 
 
 PRIVATE = {"privacy": "client", "noise_multiplier": 2.0}
@@ -192,7 +192,7 @@ def task(rank, size, seed, samples=200, brings=False):
 def test_the_best_model_is_kept_where_nothing_speaks_against_it(
     given: dict[str, Any], keep: str, validation: float
 ) -> None:
-    found = resolve(as_run(Settings(**given)), 0)
+    found = resolve(Settings(**given), 0)
     assert (found.run.keep, found.data.validation) == (keep, validation)
 
 
@@ -200,7 +200,7 @@ def made(tmp_path: Path, **values: Any) -> PeerParts:
     (tmp_path / "own.py").write_text(OWN)
     if values.pop("own", False):
         values["task"] = f"{tmp_path / 'own.py'}:task"
-    return build(resolve(as_run(Settings(**{"size": 4, "rounds": 2, "out": tmp_path / "run", **values})), 1))
+    return build(resolve(Settings(**{"size": 4, "rounds": 2, "out": tmp_path / "run", **values}), 1))
 
 
 def message(parts: PeerParts) -> list[str]:

@@ -13,7 +13,7 @@ from line_emulator import free_ports
 from dpeer.federation import line_check
 from dpeer.federation.findings import Findings, Level
 from dpeer.federation.line_check import Line, Lines, check_lines
-from dpeer.federation.settings import Settings, as_run
+from dpeer.federation.settings import Settings
 from dpeer.federation.starting import Starting
 from dpeer.peer.core import wire
 from dpeer.peer.transport import Arrival, Broken, Opened, Sent
@@ -51,7 +51,7 @@ class Sites:
         """A rank with its own file, in which other ranks may have other values."""
         ranks = {one: {**own, **(changed or {}).get(one, {})} for one, own in self.ranks.items()}
         given = {"secret": self.files[rank]} if self.keys else {}
-        settings = as_run(Settings.model_validate({"size": self.size, "rank": ranks, **given, **more}))
+        settings = Settings.model_validate({"size": self.size, "rank": ranks, **given, **more})
         return Starting(settings, rank)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import UnknownName
-from dpeer.federation.config import load, with_defaults
+from dpeer.federation.config import load, resolve
 from dpeer.federation.presets import PRESETS
-from dpeer.federation.settings import Settings
+from dpeer.federation.settings import Settings, revalidated
 from dpeer.training import ALGORITHMS
 
 Command = Callable[..., Any]
@@ -89,11 +89,11 @@ def test_what_a_paper_gives_its_own_methods_alone_does_not_go_to_others(
     for settings in (
         Settings(preset="paper-cifar-pathological", algorithm=algorithm),
         load(write("preset = 'paper-cifar-pathological'\nalgorithm = 'ditto'"), {"algorithm": algorithm}),
-        Settings(preset="paper-cifar-pathological").model_copy(update={"algorithm": algorithm}),  # a baseline's run
+        revalidated(Settings(preset="paper-cifar-pathological"), algorithm=algorithm),  # a baseline's run
     ):
-        used = with_defaults(settings)
+        used = resolve(settings, 0).training
         assert (used.head_lr, used.head_epochs, used.body_lr) == (head_lr, head_epochs, 0.1)
-    message = with_defaults(Settings(preset="paper-cifar", algorithm=algorithm, head_lr=0.02, head_epochs=3))
+    message = resolve(Settings(preset="paper-cifar", algorithm=algorithm, head_lr=0.02, head_epochs=3), 0).training
     assert (message.head_lr, message.head_epochs) == (0.02, 3)
 
 

@@ -14,15 +14,14 @@ from dpeer.federation.checks import check_stated
 from dpeer.federation.config import resolve
 from dpeer.federation.folders import check
 from dpeer.federation.ledger_checks import check_ledger, counted
-from dpeer.federation.privacy import planned_rounds, privacy_config
 from dpeer.federation.settings import Settings
 from dpeer.privacy import Guarantee, PeerData
 from dpeer.topology.settings import build_graph
 from tests.error_texts import refused
 
 
-def promise(settings: Settings, graph: Any = None) -> Guarantee | None:
-    return privacy_config(resolve(settings, 0), graph or build_graph(settings)).guarantee
+def promise(settings: Settings) -> Guarantee | None:
+    return resolve(settings, 0).protected.guarantee
 
 
 def promised(**settings):
@@ -32,8 +31,7 @@ def promised(**settings):
 def protect(settings: Settings, folder: Path, *, resume: bool, data: str | None = None) -> Any:
     if resume:
         check_ledger(folder.parent)
-    config = privacy_config(resolve(settings, 0), build_graph(settings))
-    return privacy.open(config, folder, PeerData(data), resume=resume)
+    return privacy.open(resolve(settings, 0).protected, folder, PeerData(data), resume=resume)
 
 
 def test_a_private_run_cannot_be_gone_on_with_in_another_way(tmp_path):
@@ -93,13 +91,13 @@ def test_the_noise_follows_from_the_budget_and_just_fits_the_rounds(rounds):
 def test_it_follows_from_the_rounds_in_which_a_peer_takes_part():
     settings = Settings(privacy="client", target_epsilon=8.0, rounds=40, size=10, participation=0.3)
     graph = build_graph(settings)
-    planned = planned_rounds(resolve(settings, 0).training, graph)
+    planned = resolve(settings, 0).planned_rounds()
     from dpeer.topology import take_part
 
     drawn = take_part(graph, settings.participation, settings.participation_mode, settings.seed)
     counts = [sum(drawn.at(number, rank).active for number in range(40)) for rank in range(10)]
     assert planned == max(counts) < 40
-    assert promise(settings, graph).epsilon(planned) <= 8.0 < promise(settings, graph).epsilon(planned + 1)
+    assert promise(settings).epsilon(planned) <= 8.0 < promise(settings).epsilon(planned + 1)
 
 
 def test_a_budget_too_small_for_one_release_ends_with_code_5():

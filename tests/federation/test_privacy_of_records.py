@@ -11,12 +11,10 @@ import dpeer
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
 from dpeer.federation.build import task_of
 from dpeer.federation.config import resolve
-from dpeer.federation.privacy import privacy_config
 from dpeer.federation.settings import Settings
 from dpeer.privacy import Charge, PeerData, PrivacyConfig, SampleSession
 from dpeer.privacy.accounting import total_epsilon
 from dpeer.privacy.sample_level import Phase
-from dpeer.topology.settings import build_graph
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +26,7 @@ def asked(**values: Any) -> Settings:
 
 
 def config(**values: Any) -> PrivacyConfig:
-    settings = asked(**values)
-    return privacy_config(resolve(settings, 0), build_graph(settings))
+    return resolve(asked(**values), 0).protected
 
 
 def opened(

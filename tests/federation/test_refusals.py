@@ -11,12 +11,11 @@ from dpeer.exceptions import AddressError, ConfigurationError
 from dpeer.federation.addresses import addresses, listen_address, relay_listen_address
 from dpeer.federation.build import build
 from dpeer.federation.checks import check_hostile, check_quorum, check_round_budget
-from dpeer.federation.config import from_flags, load, parse_option, resolve, with_defaults
+from dpeer.federation.config import from_flags, load, parse_option, resolve
 from dpeer.federation.hosts_file import Host, read_hosts
 from dpeer.federation.keys import public_keys
 from dpeer.federation.new_federation import plan
 from dpeer.federation.operators import check_operators
-from dpeer.federation.privacy import privacy_config
 from dpeer.federation.relay_keys import listed_keys
 from dpeer.federation.scheduler_rank import own_rank
 from dpeer.federation.settings import Settings
@@ -59,8 +58,7 @@ def sampled(**values: Any) -> None:
 
 
 def private(**values: Any) -> None:
-    settings = Settings(**values)
-    _ = privacy_config(resolve(settings, 0), build_graph(settings)).guarantee
+    _ = resolve(Settings(**values), 0).protected.guarantee
 
 
 @pytest.mark.parametrize(
@@ -79,7 +77,7 @@ def private(**values: Any) -> None:
         (lambda: Settings(preset="paper-cifr"), "unknown preset 'paper-cifr': did you mean 'paper-cifar'?"),
         (lambda: Settings(name="a" * 65), "expected 1 to 64 printable characters"),
         (lambda: parse_option("=5"), "--task-option '=5'"),
-        (lambda: with_defaults(Settings(optimizer="adamw", preset="paper-cifar")), "give --body-lr and --head-lr too"),
+        (lambda: resolve(Settings(optimizer="adamw", preset="paper-cifar"), 0), "give --body-lr and --head-lr too"),
         (lambda: resolve(Settings(rho=0.3, algorithm_options={"rho": 0.2}), 0), "--algorithm-option rho=0.2 and --rho"),
         (lambda: hostile(robust="trimmed-mean:2"), "rank 0 has 2 neighbors, of whom it withstands 1 at most"),
         (lambda: hostile(topology="star", robust="clip"), "--robust clip with star: rank 1 has 1 neighbor"),
