@@ -134,7 +134,7 @@ def build(
     # Where nothing is shared no client-level release is made, but records are protected in the model, too.
     protects = private and (shares != "nothing" or config.privacy.privacy == "sample")
     stated = config.privacy.rounds_released
-    session = privacy.open(config.protected, own_folder / FOLDER, own_data, resume=resume, left=left)
+    asked = privacy.open(config.protected, own_folder / FOLDER, own_data, resume=resume, left=left)
     builtin = BUILTIN_TASKS.get(data.task)
     partition = (data.partition or builtin.partition) if builtin else None
     # Before the algorithm's code sees the data: neighbors get to know this.
@@ -151,8 +151,9 @@ def build(
         keep=kept, evaluate_on=run.evaluate_on,
         training_accuracy=run.training_accuracy,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
-        session=session, options=config.options, pace=None if workers is not None else pace_of(config, compute),
+        session=asked, options=config.options, pace=None if workers is not None else pace_of(config, compute),
     )  # fmt: skip
+    session = learner.session
     if guarantee is not None and learner.about.shares and not isinstance(session, ClientSession):
         raise AlgorithmError(f"algorithm {how.algorithm}: it declares that it shares nothing, and shares something")
     facts = {

@@ -49,7 +49,7 @@ from dpeer.privacy.config import PeerData, PrivacyConfig
 from dpeer.privacy.ledger import Ledger
 from dpeer.privacy.mechanism import Clipped, Sparsifier, Vector, clip, norm, privatize
 from dpeer.privacy.sample_level import SampleGuarantee
-from dpeer.privacy.sample_session import SampleSession
+from dpeer.privacy.sample_session import SampleSession, SampleTerms
 from dpeer.privacy.session import Session, open  # noqa: A004 - as gzip.open and others are called
 
 __all__ = [
@@ -62,6 +62,7 @@ __all__ = [
     "PrivacyConfig",
     "SampleGuarantee",
     "SampleSession",
+    "SampleTerms",
     "Session",
     "Sparsifier",
     "Vector",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpeer.exceptions import BudgetTooSmall, ConfigurationError, TaskError
 from dpeer.privacy import accounting
@@ -15,7 +18,7 @@ from dpeer.privacy.accounting import Charge
 from dpeer.privacy.config import PeerData, PrivacyConfig
 from dpeer.privacy.ledger import Ledger
 from dpeer.privacy.outlook import ADVICE, cost, fitting, noise_over_drift
-from dpeer.privacy.sample_level import Phase, SampleGuarantee
+from dpeer.privacy.sample_level import Head, Phase, SampleGuarantee
 from dpeer.privacy.soundness import check_delta
 
 AT_ONCE = 64
@@ -35,69 +38,87 @@ _AT_HOME = (
 """The effect of post where something trains last."""
 
 
-class SampleSession:
-    """The privacy of each record, or group of records, of one peer in its local training.
+@dataclass(frozen=True)
+class SampleTerms:
+    """What is asked of the steps of one peer, before it is known which steps a round has; see `open`.
 
-    How many whole rounds the budget allows is found when the run begins or goes on; from then on steps are compared
-    with that number, because an epsilon takes a tenth of a second to compute.
-
-    Args:
+    Attributes:
         config: Of the run.
         folder: The peer's privacy folder.
         data: Of the peer.
         resume: Whether the run in the folder is continued.
         left: How many of the peer's rounds are still to come; None for all.
 
-    Attributes:
-        rate: q, the probability with which each unit is in a batch.
-        head: How the head is trained.
-        at_home: Whether the model that stays at home is trained without noise when nothing leaves the peer any more: it
-            is not private then.
-        ascent: Along which gradient SAM climbs.
-        microbatch: How many records' gradients are in memory at a time.
-        groups: The group of each training record, shape (records,), where groups are protected; else None.
-        guarantee: The mechanism and the steps of a round; like all that follows it is there from `prepare` on.
-        ledger: The charges so far.
-        planned: How many rounds are still to come.
-        rounds: How many of them the budget allows.
-        ended: Whether a step has been refused.
-
     Raises:
         TaskError: Groups are to be protected, and the task knows none.
         ConfigurationError: The peer has too few records for what is asked, or --records is missing.
     """
 
-    guarantee: SampleGuarantee
-    ledger: Ledger
-    rounds: int
-    ended: bool
+    config: PrivacyConfig
+    folder: Path
+    data: PeerData
+    resume: bool = False
+    left: int | None = None
 
-    def __init__(
-        self, config: PrivacyConfig, folder: Path, data: PeerData, *, resume: bool = False, left: int | None = None
-    ) -> None:
-        asked = config.settings
-        if asked.privacy_unit == "group" and data.groups is None:
+    def __post_init__(self) -> None:
+        asked, task = self.config.settings, self.config.task
+        if asked.privacy_unit == "group" and self.data.groups is None:
             raise TaskError(
-                f"--privacy-unit group: task {config.task!r} does not say whose each record is; name the column with "
+                f"--privacy-unit group: task {task!r} does not say whose each record is; name the column with "
                 '--task-option group=COLUMN (or kind = "group" in a schema), or give the Task its `groups`'
             )
-        self.groups = np.asarray(data.groups) if asked.privacy_unit == "group" else None
-        self._units = data.records if self.groups is None else len(np.unique(self.groups))
-        if data.own and asked.records is None:
+        if self.data.own and asked.records is None:
             raise ConfigurationError(
                 f"--privacy sample with data of this peer's own: --records N must be given, for one "
                 f"{asked.privacy_unit} more can change a count, however it is rounded, and with it the noise and the "
                 f"number of steps, which neighbors see; give about how many {asked.privacy_unit}s it trains with (it "
-                f"has {self._units}): a plain number that everybody may know, and that stays when some more come"
+                f"has {self.units}): a plain number that everybody may know, and that stays when some more come"
             )
-        self._warning = self._warned(config)
-        self._config, self._folder, self._data, self._resume = config, folder, data, resume
-        self.budget, self.planned = asked.target_epsilon, config.rounds if left is None else left
-        self.rate = config.sampling_rate(self._units)
-        self.head, self.ascent, self.microbatch = asked.dp_head, asked.dp_sam, asked.microbatch
-        self.at_home = self.head == "post" and config.finish != "none"
+        _ = self.warning
 
-    def prepare(self, phases: Sequence[Phase]) -> None:
+    @cached_property
+    def groups(self) -> NDArray[Any] | None:
+        """The group of each training record, shape (records,), where groups are protected; else None."""
+        return np.asarray(self.data.groups) if self.config.settings.privacy_unit == "group" else None
+
+    @cached_property
+    def units(self) -> int:
+        """The peer's own number of units."""
+        return self.data.records if self.groups is None else len(np.unique(self.groups))
+
+    @property
+    def rate(self) -> float:
+        """q, the probability with which each unit is in a batch."""
+        return self.config.sampling_rate(self.units)
+
+    @property
+    def head(self) -> Head:
+        """How the head is trained."""
+        return self.config.settings.dp_head
+
+    @property
+    def at_home(self) -> bool:
+        """Whether the model that stays at home is trained without noise when nothing leaves the peer any more.
+
+        It is not private then.
+        """
+        return self.head == "post" and self.config.finish != "none"
+
+    @cached_property
+    def warning(self) -> str | None:
+        """A warning about a setting that does not suit this peer's own number of units; None if all do."""
+        asked, units, unit = self.config.settings, self.units, self.config.settings.privacy_unit
+        # By default delta is near enough to 1 / (10 N); the N that is given may be far off.
+        told = asked.delta is not None or asked.records is not None
+        warning = check_delta(self.config.sample_delta(units), units, unit) if told else None
+        if asked.records is not None and not 0.5 <= asked.records / units <= 2:
+            return (
+                f"--records {asked.records}: this peer has {units} {unit}s; what is promised holds, but its steps are "
+                f"{units / asked.records:.3g} times as long as they would be"
+            )
+        return warning
+
+    def open(self, phases: Sequence[Phase]) -> SampleSession:
         """Find the noise for the budget, and open the ledger.
 
         Args:
@@ -108,23 +129,50 @@ class SampleSession:
             BudgetTooSmall: Not one round fits into the budget.
             ConfigurationError: The algorithm takes no step, or no noise is enough.
         """
-        config, asked = self._config, self._config.settings
+        config, asked = self.config, self.config.settings
         if not phases:
             raise ConfigurationError(
                 f"--privacy sample: {config.algorithm} takes no local step with these settings, so nothing is to be "
                 "protected: leave it out, or give --body-epochs"
             )
         guarantee = SampleGuarantee(
-            self.rate, asked.noise_multiplier or 1.0, asked.clip_norm, config.sample_delta(self._units), tuple(phases),
-            self.head, asked.privacy_unit, config.nominal_units(self._units),
+            self.rate, asked.noise_multiplier or 1.0, asked.clip_norm, config.sample_delta(self.units), tuple(phases),
+            self.head, asked.privacy_unit, config.nominal_units(self.units),
         )  # fmt: skip
         if asked.noise_multiplier is None:
-            assert self.budget is not None
-            guarantee = guarantee.calibrated(self.budget, config.rounds)
-        self.guarantee = guarantee
+            assert asked.target_epsilon is not None
+            guarantee = guarantee.calibrated(asked.target_epsilon, config.rounds)
+        return SampleSession(self, guarantee)
+
+
+class SampleSession:
+    """The privacy of each record, or group of records, of one peer in its local training.
+
+    How many whole rounds the budget allows is found when the run begins or goes on; from then on steps are compared
+    with that number, because an epsilon takes a tenth of a second to compute.
+
+    Args:
+        terms: What is asked of the steps.
+        guarantee: The mechanism and the steps of a round.
+
+    Attributes:
+        ledger: The charges so far.
+        planned: How many rounds are still to come.
+        rounds: How many of them the budget allows.
+        ended: Whether a step has been refused.
+
+    Raises:
+        CheckpointError: The ledger to continue is damaged, or of another mechanism.
+        BudgetTooSmall: Not one round fits into the budget.
+    """
+
+    def __init__(self, terms: SampleTerms, guarantee: SampleGuarantee) -> None:
+        self.terms, self.guarantee = terms, guarantee
+        self.budget = terms.config.settings.target_epsilon
+        self.planned = terms.config.rounds if terms.left is None else terms.left
         self.ledger = Ledger(
-            self._folder, guarantee.mechanism, level="sample", resume=self._resume, data=self._data.digest
-        )  # fmt: skip
+            terms.folder, guarantee.mechanism, level="sample", resume=terms.resume, data=terms.data.digest
+        )
         self.ended = self.ledger.ended
         self.rounds = 0 if self.ended else fitting(self.planned, self.epsilon, self.budget)
         self._vetted = _by_noise([*self.ledger.charges, *guarantee.charges(self.rounds)])
@@ -185,7 +233,7 @@ class SampleSession:
             stated = _by_noise(self.ledger.stated(number))
             for noise, steps in _by_noise(self.guarantee.charges(1)).items():
                 if steps > stated.get(noise, 0):
-                    lacking = Charge(self.rate, noise, steps - stated.get(noise, 0))
+                    lacking = Charge(self.guarantee.sampling_rate, noise, steps - stated.get(noise, 0))
                     self.ledger.charge(number, lacking, stated=True)
         self.ended = self.ended or not self._fits()
 
@@ -201,19 +249,6 @@ class SampleSession:
 
     def _epsilon(self, further: Iterable[Charge]) -> float:
         return accounting.total_epsilon([*self.ledger.charges, *further], self.guarantee.delta)
-
-    def _warned(self, config: PrivacyConfig) -> str | None:
-        """A warning about a setting that does not suit this peer's own number of units; None if all do."""
-        asked, units, unit = config.settings, self._units, config.settings.privacy_unit
-        # By default delta is near enough to 1 / (10 N); the N that is given may be far off.
-        told = asked.delta is not None or asked.records is not None
-        warning = check_delta(config.sample_delta(units), units, unit) if told else None
-        if asked.records is not None and not 0.5 <= asked.records / units <= 2:
-            return (
-                f"--records {asked.records}: this peer has {units} {unit}s; what is promised holds, but its steps are "
-                f"{units / asked.records:.3g} times as long as they would be"
-            )
-        return warning
 
     def spent(self) -> dict[str, Any]:
         """The costs so far, for the peer's own files: JSON values, but that an epsilon beyond computing is infinite."""
@@ -239,7 +274,7 @@ class SampleSession:
         Args:
             parameters: The most parameters that are trained together.
         """
-        m, rounds, config = self.guarantee, self.rounds, self._config
+        m, rounds, terms = self.guarantee, self.rounds, self.terms
         a_round = m.compositions(1)
         steps = self.ledger.steps + a_round * rounds
         lines = [
@@ -250,7 +285,7 @@ class SampleSession:
             if m.unit == "group"
             else "one record is protected, not one patient: --privacy-unit group protects all records of a patient "
             "together",
-            f"--dp-head {m.head}: {_AT_HOME if self.at_home else _HEADS[m.head]}",
+            f"--dp-head {m.head}: {_AT_HOME if terms.at_home else _HEADS[m.head]}",
         ]
         if self.ended:
             lines.append("the budget has ended: no step is taken any more, and the last body is sent again")
@@ -258,11 +293,11 @@ class SampleSession:
             more = "more " if self.ledger.steps else ""
             lines.append(
                 f"the budget of epsilon {self.budget:g} allows {rounds:,} {more}rounds: from then on the last body is "
-                "sent again" + (", and the head goes on training at home" if self.at_home else "")
+                "sent again" + (", and the head goes on training at home" if terms.at_home else "")
             )
-        if self._warning is not None:
-            lines.append(self._warning)
-        if config.settings.records is None and config.algorithm != "local":
+        if terms.warning is not None:
+            lines.append(terms.warning)
+        if terms.config.settings.records is None and terms.config.algorithm != "local":
             lines.append(
                 f"--records is not given, so N is this peer's own number of {m.unit}s, rounded to {m.units:,}: where "
                 "peers have different numbers, the smallest adds most noise to what all mix; agree on one, about the "
@@ -274,7 +309,7 @@ class SampleSession:
             f"the noise of a step is {ratio:,.4g} times as long as the longest mean of a batch's clipped gradients "
             f"({parameters:,} parameters, {m.sampling_rate * m.units:,.4g} {m.unit}s a batch)"
         )
-        if noise_over_drift(ratio, config.size, m.moves(rounds)) > 1:
+        if noise_over_drift(ratio, terms.config.size, m.moves(rounds)) > 1:
             lines.append(f"training cannot survive this noise: {ADVICE['sample']}")
         return lines
 

@@ -12,7 +12,7 @@ from dpeer.privacy.client_level import ClientSession
 from dpeer.privacy.config import PeerData, PrivacyConfig
 from dpeer.privacy.ledger import Ledger, current
 from dpeer.privacy.mechanism import Sparsifier
-from dpeer.privacy.sample_session import SampleSession
+from dpeer.privacy.sample_session import SampleSession, SampleTerms
 
 _LISTED = 20
 """The most names found in data that an error lists."""
@@ -28,8 +28,10 @@ def open(  # noqa: A001 - called as privacy.open
     *,
     resume: bool = False,
     left: int | None = None,
-) -> Session | None:
+) -> ClientSession | SampleTerms | None:
     """Open the privacy session of one peer, with its ledger in this folder; None where nothing is charged.
+
+    At sample level it is opened by the terms that this returns, once the steps of a round are known.
 
     Args:
         config: Of the run, for this rank.
@@ -50,7 +52,7 @@ def open(  # noqa: A001 - called as privacy.open
         return None
     _check_found(config, data.found)
     if guarantee is None:
-        return SampleSession(config, folder, data, resume=resume, left=left)
+        return SampleTerms(config, folder, data, resume, left)
     ledger = Ledger(
         folder, dataclasses.asdict(guarantee), resume=resume, data=data.digest,
         # Between two checkpoints, and one while the checkpoint after it is written.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, Literal
@@ -10,7 +10,8 @@ from typing import Any, Literal
 import torch
 
 from dpeer.exceptions import AlgorithmError
-from dpeer.privacy import ClientSession, SampleSession, Session
+from dpeer.privacy import ClientSession, SampleTerms, Session
+from dpeer.privacy.sample_level import Phase
 from dpeer.training import payload
 from dpeer.training.algorithms import Algorithm, find_algorithm
 from dpeer.training.algorithms.base import facts_of
@@ -22,7 +23,6 @@ from dpeer.training.dpsgd.private_minibatches import Planned, PrivateMinibatches
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.flat import new_vector
 from dpeer.training.learner import About, TorchLearner
-from dpeer.training.minibatches import Minibatches
 from dpeer.training.mixing.gossip import Gossip
 from dpeer.training.mixing.guard import Guard
 from dpeer.training.mixing.private import PrivateGossip
@@ -52,7 +52,7 @@ def build_learner(
     training_accuracy: bool = False,
     sampled_share: float = 1.0,
     compute: Compute = HOST,
-    session: Session | None = None,
+    session: ClientSession | SampleTerms | None = None,
     options: Any = None,
     pace: StepPace | None = None,
     kind: type[TorchLearner] = TorchLearner,
@@ -72,8 +72,8 @@ def build_learner(
         sampled_share: The share of all peers whose bodies a mixing takes the mean of, where a sample of them sends to
             all; 1 elsewhere.
         compute: On which device, where the model and the data are moved to, and how.
-        session: Differential privacy, of messages or of each record in local training, or the record of a run without
-            noise; None trains and sends without noise and record.
+        session: Differential privacy, of messages, or what is asked of each step of local training; None trains and
+            sends without noise and record.
         options: The algorithm's options, by name; its defaults for those that are not given.
         pace: Times the steps, and chooses the threads that train; None for neither.
         kind: The learner's class.
@@ -104,11 +104,12 @@ def build_learner(
                 task.model.to(compute.device)  # parameters stay the same objects
             trainer = Trainer(
                 task, parts, h, rank=rank, seed=seed, compute=compute, generators=generators, extras=extras, pace=pace,
-                sampled_share=sampled_share, source=_source(session),
+                sampled_share=sampled_share,
             )  # fmt: skip
             selection = ModelSelection(task, keep, evaluate_on, compute, trainer.loss_function)
         digest = payload.digest(trainer.shared.data, frozen)
-        with blamed(made, "start"):
+        terms = session if isinstance(session, SampleTerms) else None
+        with blamed(made, "start"), trainer.drawing(Planned(trainer.plain, terms)) if terms else nullcontext():
             made.start(trainer)
         if own and (trainer.extras.data.any() or payload.digest(trainer.body.data, frozen) != alike):
             raise AlgorithmError(
@@ -116,9 +117,11 @@ def build_learner(
                 "which are to begin equal on all peers and would tell of this peer's data: change them in train"
             )
         gossip = _gossip(trainer, codec, session)
-        if isinstance(trainer.source, PrivateMinibatches):
+        opened: Session | None = session if isinstance(session, ClientSession) else None
+        if terms is not None:
             with blamed(made, "train"):
-                trainer.source.prepare(_planned(make, trainer, trainer.source))
+                trainer.source = private = PrivateMinibatches(trainer.plain, terms, _planned(make, trainer, terms))
+            opened = private.session
     finishing = Finishing(made, trainer)
     origin = _origin(session, None if task.initial is None else task.initial.origin)
     keeping = Keeping(
@@ -129,19 +132,12 @@ def build_learner(
     }  # fmt: skip
     return kind(
         algorithm=made, trainer=trainer, generators=generators, gossip=gossip, selection=selection,
-        finishing=finishing, keeping=keeping, checkpoints=Checkpoints(made, trainer, kept, selection, session),
-        session=session, about=_about(made, trainer, gossip, finishing, digest),
+        finishing=finishing, keeping=keeping, checkpoints=Checkpoints(made, trainer, kept, selection, opened),
+        session=opened, about=_about(made, trainer, gossip, finishing, digest),
     )  # fmt: skip
 
 
-def _source(session: Session | None) -> Callable[[Minibatches], Minibatches]:
-    """Makes the source of minibatches and gradients."""
-    if isinstance(session, SampleSession):
-        return partial(PrivateMinibatches, session=session)
-    return lambda plain: plain
-
-
-def _gossip(trainer: Trainer, codec: Codec | None, session: Session | None) -> Gossip:
+def _gossip(trainer: Trainer, codec: Codec | None, session: ClientSession | SampleTerms | None) -> Gossip:
     """The gossip step: what is sent, and how it is mixed."""
     h, body, rank = trainer.hyperparameters, trainer.shared, trainer.rank
     guard = Guard(rank, Robust.parse(h.robust), h.max_norm)
@@ -152,9 +148,9 @@ def _gossip(trainer: Trainer, codec: Codec | None, session: Session | None) -> G
     return Gossip(body, rank, codec or Dense(body.data, rank), guard)
 
 
-def _planned(make: Callable[[], Algorithm], trainer: Trainer, source: PrivateMinibatches) -> Any:
+def _planned(make: Callable[[], Algorithm], trainer: Trainer, terms: SampleTerms) -> Sequence[Phase]:
     """The steps of a round, as a second instance of the algorithm asks for them; nothing is trained."""
-    probe, plan = make(), Planned(source)
+    probe, plan = make(), Planned(trainer.plain, terms)
     extras = trainer.extras.data.clone()
     with trainer.holding(trainer.model.data.clone()), trainer.drawing(plan):
         try:
@@ -165,9 +161,9 @@ def _planned(make: Callable[[], Algorithm], trainer: Trainer, source: PrivateMin
     return plan.planned
 
 
-def _origin(session: Session | None, first: Origin | None) -> Origin | None:
+def _origin(session: ClientSession | SampleTerms | None, first: Origin | None) -> Origin | None:
     """What the file of the model says of the records that it was trained on."""
-    sample = session if isinstance(session, SampleSession) else None
+    sample = session if isinstance(session, SampleTerms) else None
     return Origin.of_run(
         client=isinstance(session, ClientSession), sample=sample is not None,
         at_home=sample is not None and sample.at_home, first=first,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy import ClientSession, SampleSession, Session
+from dpeer.privacy import ClientSession, SampleTerms
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.dis_pfl import DisPFL
@@ -39,7 +39,7 @@ class Combination:
     algorithm: Algorithm
     h: Hyperparameters
     task: Task
-    session: Session | None
+    session: ClientSession | SampleTerms | None
     keep: Literal["last", "best"]
     evaluate_on: Literal["test", "validation"]
     amp: str | None
@@ -47,9 +47,9 @@ class Combination:
     extras: tuple[str, ...]
 
     @property
-    def sample(self) -> SampleSession | None:
+    def sample(self) -> SampleTerms | None:
         """Privacy at sample level."""
-        return self.session if isinstance(self.session, SampleSession) else None
+        return self.session if isinstance(self.session, SampleTerms) else None
 
     @property
     def private(self) -> str | None:

@@ -81,13 +81,13 @@ class Trainer(Net):
         pace: Times the steps, and chooses the threads that train; None for neither.
         sampled_share: The share of all peers whose bodies a mixing takes the mean of, where a sample of them sends to
             all; 1 elsewhere.
-        source: Makes the source of minibatches and gradients of the plain one; None for the plain one itself.
 
     Attributes:
         number: The round, from 0.
         rates: The learning rates of the round.
         budget: Counts the steps of a round's training, and may end its phases early; the learner limits it.
-        source: Where minibatches and gradients come from.
+        plain: The source of minibatches and gradients without noise.
+        source: Where they come from now.
         mask: Which values of the model may be other than zero, shape (model.count,), bool; None where all may. A sparse
             algorithm sets it at its start; then `fit` keeps the others at zero, and those alone travel.
     """
@@ -105,13 +105,11 @@ class Trainer(Net):
         extras: Mapping[str, int] = MappingProxyType({}),
         pace: StepPace | None = None,
         sampled_share: float = 1.0,
-        source: Callable[[Minibatches], Minibatches] = lambda plain: plain,
     ) -> None:
         super().__init__(task, split, hyperparameters, compute=compute, extras=extras)
         self.rank, self.seed, self.sampled_share = rank, seed, sampled_share
         self.budget, self.pace = StepBudget(), pace
-        self._plain = Minibatches(self, rank=rank, seed=seed)
-        self.source = source(self._plain)
+        self.plain = self.source = Minibatches(self, rank=rank, seed=seed)
         self._generators = generators or GlobalGenerators(seed, rank, compute.device)
         self._noted: deque[tuple[Tensor, int]] = deque()
         self._loss: float | None = None
@@ -135,7 +133,7 @@ class Trainer(Net):
 
     def interrupt(self) -> None:
         """Make training raise before its next minibatch. Any thread may call this."""
-        self._plain.interrupt()
+        self.plain.interrupt()
         self.source.interrupt()
 
     def begin(self, number: int) -> None:
@@ -155,7 +153,7 @@ class Trainer(Net):
 
     def at_home(self) -> AbstractContextManager[None]:
         """Context in which training has no noise, whatever is protected; nothing of it may ever leave the peer."""
-        return self.drawing(self._plain)
+        return self.drawing(self.plain)
 
     def fit(
         self,

@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from dpeer.privacy import Guarantee, PeerData, PrivacyConfig, SampleSession
+from dpeer.privacy import Guarantee, PeerData, PrivacyConfig, SampleTerms
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.sample_level import phases_of
 from dpeer.privacy.settings import PrivacySettings
@@ -185,8 +185,7 @@ def test_the_command_and_a_start_agree_whether_training_survives_with_steps_of_t
     """Of sigma 1 and 5 records a batch the noise is as long as the way after 20 rounds of 20 steps of the body."""
     asked = PrivacySettings(privacy="sample", noise_multiplier=1.0, records=100, dp_head="alternate")
     config = PrivacyConfig(asked, rounds=rounds, batch_size=5, size=2)
-    session = SampleSession(config, tmp_path, PeerData(records=100))
-    session.prepare(phases_of(20, 400))
+    session = SampleTerms(config, tmp_path, PeerData(records=100)).open(phases_of(20, 400))
     printed = parsed(
         *STEPS, "--rounds", rounds, "--noise-multiplier", 1, "--batch-size", 5, "--records", 100, "--dp-head",
         "alternate", "--head-steps", 400, "--size", 2, "--parameters", 20_000,
@@ -204,8 +203,9 @@ def test_the_command_prints_the_noise_of_a_run_to_the_last_digit(tmp_path: Path)
     printed = parsed(*NOISE, "--clip-norm", 0.3, "--size", 8)
     assert printed == {"noise_multiplier": client.guarantee.noise_multiplier, "noise_std": client.guarantee.noise_std}
     asked = PrivacySettings(privacy="sample", target_epsilon=3, records=500, dp_head="alternate")
-    session = SampleSession(PrivacyConfig(asked, rounds=4, batch_size=25), tmp_path, PeerData(records=500))
-    session.prepare(phases_of(20, 5))
+    session = SampleTerms(PrivacyConfig(asked, rounds=4, batch_size=25), tmp_path, PeerData(records=500)).open(
+        phases_of(20, 5)
+    )
     printed = parsed(
         *STEPS,
         "--rounds",

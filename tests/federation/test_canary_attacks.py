@@ -23,7 +23,7 @@ from dpeer.privacy import (
     PeerData,
     PrivacyConfig,
     SampleGuarantee,
-    SampleSession,
+    SampleTerms,
     mechanism,
     noise,
 )
@@ -154,7 +154,7 @@ def attack_sample(guarantee: SampleGuarantee, folder: Path) -> Seen:
         others = torch.zeros(RECORDS - 1, 2 * WIDTH)
         others[:, WIDTH:] = 1000.0 * g.clip_norm  # far too long as well, in the head
         config = PrivacyConfig(settings, rounds=RUNS, batch_size=g.sampling_rate * RECORDS)
-        session = SampleSession(config, folder / str(there), PeerData(records=RECORDS))
+        session = SampleTerms(config, folder / str(there), PeerData(records=RECORDS))
         inputs = task(torch.cat([others, CANARY.expand(there, -1)]))
         moved, claimed = seen(build_learner(inputs, "dfedmdc", h, rank=0, seed=0, session=session), 1)
         assert claimed == pytest.approx(g.epsilon(1))

@@ -12,7 +12,7 @@ from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
 from dpeer.federation.build import task_of
 from dpeer.federation.config import resolve
 from dpeer.federation.settings import Settings
-from dpeer.privacy import Charge, PeerData, PrivacyConfig, SampleSession
+from dpeer.privacy import Charge, PeerData, PrivacyConfig, SampleSession, SampleTerms
 from dpeer.privacy.accounting import total_epsilon
 from dpeer.privacy.sample_level import Phase
 
@@ -32,9 +32,7 @@ def config(**values: Any) -> PrivacyConfig:
 def opened(
     folder: Path, units: int, phases: Any = PHASES, *, resume: bool = False, left: int | None = None, **values: Any
 ) -> SampleSession:
-    session = SampleSession(config(**values), folder, PeerData(records=units), resume=resume, left=left)
-    session.prepare(phases)
-    return session
+    return SampleTerms(config(**values), folder, PeerData(records=units), resume, left).open(phases)
 
 
 def test_the_number_of_records_is_what_is_said_or_a_power_of_two() -> None:
@@ -48,9 +46,9 @@ def test_the_number_of_records_is_what_is_said_or_a_power_of_two() -> None:
 def test_of_data_of_its_own_a_peer_must_say_about_how_many_there_are(unit: Any, tmp_path: Path) -> None:
     data = PeerData(records=91, groups=range(91), own=True)
     with pytest.raises(ConfigurationError):
-        SampleSession(config(privacy_unit=unit), tmp_path, data)
-    SampleSession(config(privacy_unit=unit, records=100), tmp_path, data)
-    SampleSession(config(privacy_unit=unit), tmp_path, replace(data, own=False))
+        SampleTerms(config(privacy_unit=unit), tmp_path, data)
+    SampleTerms(config(privacy_unit=unit, records=100), tmp_path, data)
+    SampleTerms(config(privacy_unit=unit), tmp_path, replace(data, own=False))
 
 
 def test_a_batch_has_about_as_many_records_as_the_batch_size_says() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from dpeer import privacy
 from dpeer.exceptions import ConfigurationError, TaskError
-from dpeer.privacy import Charge, Guarantee, PeerData, PrivacyConfig, SampleGuarantee, SampleSession, Sparsifier
+from dpeer.privacy import Charge, Guarantee, PeerData, PrivacyConfig, SampleGuarantee, SampleTerms, Sparsifier
 from dpeer.privacy.accounting import least_noise, total_epsilon
 from dpeer.privacy.sample_level import phases_of
 from dpeer.privacy.sampling import Poisson
@@ -73,4 +73,4 @@ def test_what_would_protect_no_one_or_cannot_be_counted(call: Callable[[], objec
 def test_groups_that_the_task_does_not_know(tmp_path: Path) -> None:
     settings = PrivacySettings(privacy="sample", noise_multiplier=1.0, privacy_unit="group")
     with refused(TaskError, "--privacy-unit group: task 'mine' does not say whose each record is"):
-        SampleSession(PrivacyConfig(settings, task="mine"), tmp_path, PeerData(records=9))
+        SampleTerms(PrivacyConfig(settings, task="mine"), tmp_path, PeerData(records=9))

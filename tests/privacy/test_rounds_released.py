@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dpeer.privacy import Charge, ClientSession, Guarantee, Ledger, PeerData, PrivacyConfig, SampleSession
+from dpeer.privacy import Charge, ClientSession, Guarantee, Ledger, PeerData, PrivacyConfig, SampleSession, SampleTerms
 from dpeer.privacy.sample_level import Phase
 from dpeer.privacy.settings import PrivacySettings
 
@@ -19,11 +19,8 @@ def client(folder: Path, *, budget: float | None = None, resume: bool = True) ->
 
 def sample(folder: Path, *phases: Phase, budget: float | None = None, resume: bool = True) -> SampleSession:
     asked = PrivacySettings(privacy="sample", noise_multiplier=1.0, records=100, delta=DELTA, target_epsilon=budget)
-    session = SampleSession(
-        PrivacyConfig(asked, rounds=9, batch_size=5), folder, PeerData("a", records=100), resume=resume
-    )
-    session.prepare(phases or [Phase("model", 30)])
-    return session
+    terms = SampleTerms(PrivacyConfig(asked, rounds=9, batch_size=5), folder, PeerData("a", records=100), resume=resume)
+    return terms.open(phases or [Phase("model", 30)])
 
 
 def lines(folder: Path) -> list[tuple[int, bool]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dpeer.privacy import Charge, Guarantee, PeerData, PrivacyConfig, SampleSession, accounting
+from dpeer.privacy import Charge, Guarantee, PeerData, PrivacyConfig, SampleSession, SampleTerms, accounting
 from dpeer.privacy.accounting import total_epsilon
 from dpeer.privacy.sample_level import Phase, SampleGuarantee
 from dpeer.privacy.settings import PrivacySettings
@@ -23,11 +23,10 @@ def opened(
 ) -> SampleSession:
     given = {"noise_multiplier": 1.0, "records": 100, "delta": DELTA, **settings}
     asked = PrivacySettings(privacy="sample", **given)
-    session = SampleSession(
+    terms = SampleTerms(
         PrivacyConfig(asked, rounds=9, batch_size=batch_size), folder, PeerData(data, records=100), resume=resume
     )
-    session.prepare([Phase("model", 30)])
-    return session
+    return terms.open([Phase("model", 30)])
 
 
 def test_a_run_that_goes_on_counts_what_it_charged_and_steps_taken_again_are_charged_again(tmp_path: Path) -> None:

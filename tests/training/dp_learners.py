@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from dpeer.privacy import PeerData, PrivacyConfig, SampleSession
+from dpeer.privacy import PeerData, PrivacyConfig, SampleTerms
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 
 
-def sample_session(
+def sample_terms(
     folder: Path,
     *,
     rate: float = 0.5,
@@ -24,15 +24,15 @@ def sample_session(
     ascent: Any = "previous",
     microbatch: int = 64,
     trains_last: bool = False,
-) -> SampleSession:
-    """The session of a peer; its steps begin with `prepare`, which the learner calls."""
+) -> SampleTerms:
+    """What is asked of a peer's steps; the learner opens its session."""
     asked = PrivacySettings(
         privacy="sample", noise_multiplier=noise, clip_norm=clip_norm, delta=delta, records=units,
         target_epsilon=budget, privacy_unit="record" if groups is None else "group", dp_head=head,
         dp_sam=ascent, microbatch=microbatch,
     )  # fmt: skip
     data = PeerData(records=units, groups=groups)
-    return SampleSession(
+    return SampleTerms(
         PrivacyConfig(asked, rounds=rounds, batch_size=rate * units, finish="head:1" if trains_last else "none"),
         folder,
         data,
@@ -52,7 +52,7 @@ def sampled(
     training_accuracy: bool = False,
     **session: Any,
 ) -> TorchLearner:
-    """A learner; what it takes besides is `sample_session`'s."""
+    """A learner; what it takes besides is `sample_terms`'s."""
     h = Hyperparameters(
         **{"body_epochs": 1, "head_epochs": 1, "grad_clip": None, "finish": "none", "rounds": rounds, **(hyper or {})}
     )
@@ -64,7 +64,7 @@ def sampled(
         seed=0,
         options=options,
         training_accuracy=training_accuracy,
-        session=sample_session(
+        session=sample_terms(
             folder, rounds=rounds, trains_last=h.finish != "none" or algorithm == "fedbabu", **session
         ),
     )

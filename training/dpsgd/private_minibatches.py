@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import AlgorithmError
-from dpeer.privacy import SampleSession
+from dpeer.privacy import SampleTerms
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.privacy.sample_level import Head, Phase
 from dpeer.training import flat
@@ -37,6 +37,12 @@ from dpeer.training.net import Net
 
 _SHOWN = Batch(None, None, 0)
 """What algorithms get in place of each batch: a step that depends on what was drawn would release it."""
+
+_UNCHARGED = (
+    "privacy at sample level charges each gradient of a batch before the batch is drawn, and this one is not charged: "
+    "use each batch of Trainer.fit once, or give the gradient rule an attribute `looks` that says how many gradients "
+    "it computes on a batch"
+)
 
 
 class Heads:
@@ -65,72 +71,97 @@ class Heads:
         return Stepped(chosen, [(chosen, lr)], source)
 
 
-class PrivateMinibatches(Minibatches):
+class Planned(Minibatches):
+    """A source that gives nothing, and notes the phases of a round as an algorithm asks for them.
+
+    Args:
+        plain: The source of training at home, without noise.
+        terms: What is asked of the steps.
+    """
+
+    def __init__(self, plain: Minibatches, terms: SampleTerms) -> None:
+        super().__init__(plain.net, rank=plain.rank, seed=plain.seed)
+        self._terms, self.ascent = terms, terms.config.settings.dp_sam
+        self._heads = Heads(self.net, terms.head)
+        self.an_epoch = math.ceil(1 / terms.rate)
+        self.planned: list[Phase] = []
+
+    def _passes(self, epochs: int) -> int:
+        """Not a function of the data."""
+        return max(1, round(epochs / self._terms.rate)) if epochs else 0
+
+    def stepped(self, part: Flat, lr: float, number: int) -> Stepped | None:
+        """See `Minibatches.stepped`."""
+        return self._heads.stepped(self, part, lr)
+
+    def of(
+        self, number: int, phase: flat.Phase, epochs: int, more: More, *, part: str, looks: int = 1
+    ) -> Iterator[Batch]:
+        """See `Minibatches.of`."""
+        if steps := self.steps(epochs):
+            self.planned.append(Phase(part, steps, looks))
+        return iter(())
+
+    def gradient(self, part: Flat, batch: Batch) -> Tensor:
+        """See `Minibatches.gradient`; this source has none.
+
+        Raises:
+            AlgorithmError: Always: nothing has been charged.
+        """
+        raise AlgorithmError(_UNCHARGED)
+
+
+class PrivateMinibatches(Planned):
     """A source whose gradients are private; a pass over the data is 1 / rate batches.
 
     Args:
         plain: The source of training at home, without noise.
-        session: The privacy of each record; it charges the steps. Nothing is trained before `prepare`.
+        terms: What is asked of the steps.
+        planned: The phases of a round.
 
     Attributes:
-        session: The same.
-        private_gradient: Clips and noises; from `prepare` on.
+        session: The privacy of each record; it charges the steps.
+        private_gradient: Clips and noises.
 
     Raises:
-        TaskError: The session's groups are not those of the task's examples.
+        TaskError: The session's groups are not those of the task's examples; or the task couples examples, or cannot be
+            protected for another reason.
+        ConfigurationError: A setting does not go with it, or the budget is too small.
     """
 
-    private_gradient: PrivateGradient
-
-    def __init__(self, plain: Minibatches, session: SampleSession) -> None:
-        super().__init__(plain.net, rank=plain.rank, seed=plain.seed)
-        self._plain, self.session, self.ascent = plain, session, session.ascent
-        self._heads = Heads(self.net, session.head)
-        self._poisson = PoissonBatches(self.net.data, self.net.task.augment, session.rate, session.groups)
-        self.units, self.an_epoch = self._poisson.units, math.ceil(1 / session.rate)
-        self._batch: Batch | None = None
-        self._loss: Tensor | None = None
-        self._left = 0
-        self._spent: dict[str, Any] = {}
-        self.begin()
-
-    def prepare(self, planned: Sequence[Phase]) -> None:
-        """Validate the task, open the ledger and prepare the gradients of a round's phases.
-
-        Raises:
-            TaskError: The task couples examples, or cannot be protected for another reason.
-            ConfigurationError: A setting does not go with it, or the budget is too small.
-        """
-        net, session = self.net, self.session
+    def __init__(self, plain: Minibatches, terms: SampleTerms, planned: Sequence[Phase]) -> None:
+        super().__init__(plain, terms)
+        self._plain, net = plain, self.net
+        self._poisson = PoissonBatches(net.data, net.task.augment, terms.rate, terms.groups)
+        self.units = self._poisson.units
         net.data.check_examples()
-        session.prepare(planned)
-        self.planned = planned
-        m = session.guarantee
+        self.planned, self.session = [*planned], terms.open(planned)
+        m = self.session.guarantee
         mechanism = ClippedSum(m.clip_norm, m.noise_multiplier, m.sampling_rate, m.units)
-        self.private_gradient = PrivateGradient(mechanism, session.microbatch)
+        self.private_gradient = PrivateGradient(mechanism, terms.config.settings.microbatch)
         self.noise_std = self.private_gradient.noise_std
         parts = {"body": net.body, "head": net.head, "model": net.model}
         for name in dict.fromkeys(phase.part for phase in planned):
             if name in parts and parts[name].count:
                 self.private_gradient.start(net, parts[name])
         self.one_by_one = self.private_gradient.one_by_one
+        self._batch: Batch | None = None
+        self._loss: Tensor | None = None
+        self._left = 0
+        self._spent: dict[str, Any] = {}
+        self.begin()
 
     def begin(self) -> None:
         """See `Minibatches.begin`."""
         self._began = self.net.extras.data.clone()
         self._met, self._refused, self._taken, self._again = Met(), False, 0, False
 
-    def _passes(self, epochs: int) -> int:
-        """Not a function of the data."""
-        return max(1, round(epochs / self.session.rate)) if epochs else 0
-
     def stepped(self, part: Flat, lr: float, number: int) -> Stepped | None:
         """See `Minibatches.stepped`; with `post` the head is trained at home once no step is taken any more."""
-        session = self.session
-        if part is self.net.head and session.head == "post" and session.at_home and session.ended:
-            session.end(number)
+        if part is self.net.head and self._terms.at_home and self.session.ended:
+            self.session.end(number)
             return self._plain.stepped(part, lr, number)
-        return self._heads.stepped(self, part, lr)
+        return super().stepped(part, lr, number)
 
     def of(
         self, number: int, phase: flat.Phase, epochs: int, more: More, *, part: str, looks: int = 1
@@ -161,11 +192,7 @@ class PrivateMinibatches(Minibatches):
             AlgorithmError: More gradients are asked for than have been charged.
         """
         if batch is not _SHOWN or self._batch is None or not self._left:
-            raise AlgorithmError(
-                "privacy at sample level charges each gradient of a batch before the batch is drawn, and this one is "
-                "not charged: use each batch of Trainer.fit once, or give the gradient rule an attribute `looks` that "
-                "says how many gradients it computes on a batch"
-            )
+            raise AlgorithmError(_UNCHARGED)
         self._left -= 1
         loss = self.private_gradient(self.net, part, self._batch)
         self._loss = loss if self._loss is None else self._loss  # SAM's second one is at another place
@@ -212,32 +239,3 @@ class PrivateMinibatches(Minibatches):
                 "not_finite_gradients": met.not_finite,
             }
         return found
-
-
-class Planned(Minibatches):
-    """A source that gives nothing, and notes the phases of a round as an algorithm asks for them.
-
-    Args:
-        source: The one that is to train.
-    """
-
-    def __init__(self, source: PrivateMinibatches) -> None:
-        super().__init__(source.net, rank=source.rank, seed=source.seed)
-        self._source, self._heads, self.ascent = source, Heads(source.net, source.session.head), source.ascent
-        self.planned: list[Phase] = []
-
-    def steps(self, epochs: int) -> int:
-        """See `Minibatches.steps`."""
-        return self._source.steps(epochs)
-
-    def stepped(self, part: Flat, lr: float, number: int) -> Stepped | None:
-        """See `Minibatches.stepped`."""
-        return self._heads.stepped(self, part, lr)
-
-    def of(
-        self, number: int, phase: flat.Phase, epochs: int, more: More, *, part: str, looks: int = 1
-    ) -> Iterator[Batch]:
-        """See `Minibatches.of`."""
-        if steps := self.steps(epochs):
-            self.planned.append(Phase(part, steps, looks))
-        return iter(())

@@ -16,7 +16,7 @@ from dpeer.privacy.accounting import total_epsilon
 from dpeer.privacy.sample_level import Phase
 from dpeer.training import Algorithm, Task, Trainer, sam
 from dpeer.training.split import Split
-from tests.training.dp_learners import sample_session, sampled
+from tests.training.dp_learners import sample_terms, sampled
 from tests.training.small import small_task
 
 ALMOST_NONE = 1e-9
@@ -303,8 +303,7 @@ def test_an_own_algorithm_is_planned_and_charged_like_a_built_in_one(tmp_path: P
 def test_one_kind_of_step_beyond_its_plan_leaves_less_for_the_other(tmp_path: Path) -> None:
     """A budget holds for all kinds together, whatever the order in which they are taken."""
     phases = (Phase("head", 10), Phase("body", 10, looks=2))
-    session = sample_session(tmp_path, rate=0.1, noise=2.0, budget=3.0, rounds=20)
-    session.prepare(phases)
+    session = sample_terms(tmp_path, rate=0.1, noise=2.0, budget=3.0, rounds=20).open(phases)
     many = session.guarantee.charge(6, 2)
     while total_epsilon([*session.ledger.charges, many], 1e-5) <= 3.0:
         assert session.charge(0, 6, looks=2) == 6

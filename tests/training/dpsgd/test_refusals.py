@@ -18,7 +18,7 @@ from dpeer.training import Algorithm, build_learner
 from dpeer.training.device import Compute
 from dpeer.training.dpsgd.gradient import PrivateGradient
 from tests.error_texts import refused
-from tests.training.dp_learners import sample_session, sampled
+from tests.training.dp_learners import sample_terms, sampled
 from tests.training.small import Preprocessed, small_task
 
 
@@ -94,11 +94,11 @@ class Twice(Algorithm):
 def best(folder: Path) -> None:
     task = small_task()
     task.validation = task.test
-    build_learner(task, "dfedmdc", rank=0, seed=0, session=sample_session(folder), keep="best")
+    build_learner(task, "dfedmdc", rank=0, seed=0, session=sample_terms(folder), keep="best")
 
 
 def halves(folder: Path) -> None:
-    session = sample_session(folder)
+    session = sample_terms(folder)
     build_learner(small_task(), "dfedmdc", rank=0, seed=0, session=session, compute=Compute(amp="bf16"))
 
 
