@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import NormalDist, fmean
 from typing import TYPE_CHECKING, Any
 
-from dpeer.results.effect import FEWEST_ROWS, NOTHING_RECEIVED, Effect, Verdict, as_entry, gain_text
+from dpeer.results.effect import FEWEST_ROWS, NOTHING_RECEIVED, Effect, Verdict, as_entry, gain_text, verdict_text
 from dpeer.results.files import read_rows
 from dpeer.results.run_folders import read_peer_summary
 
@@ -119,15 +119,15 @@ def pooled(found: Sequence[Effect | None], *, by_rows: bool = False) -> Effect |
         by_rows: Whether each row counts once in the mean, and not each peer.
 
     Returns:
-        None if fewer than two peers have been compared, or not all by the same measure with the same algorithm, or if
-        a summary lacks one of the numbers.
+        None if there are fewer than two peers, or not all have been compared, by the same measure with the same
+        algorithm, or if a summary lacks one of the numbers.
     """
     compared = [one for one in found if one is not None and one.verdict is not None]
     gains = [one.gain for one in compared if one.gain is not None]
     widths = [one.high - one.low for one in compared if one.high is not None and one.low is not None]
     alike = len({(one.measure, one.algorithm) for one in compared}) == 1
     alike = alike and not (compared[0].of_accuracy and any(one.differ is None for one in compared))
-    if len(compared) < 2 or not alike or not len(gains) == len(widths) == len(compared):
+    if not 2 <= len(found) == len(compared) or not alike or not len(gains) == len(widths) == len(compared):
         return None
     first, weights = compared[0], [float(one.rows or 0) if by_rows else 1.0 for one in compared]
     gain = fmean(gains, weights)
@@ -149,12 +149,12 @@ def pooled(found: Sequence[Effect | None], *, by_rows: bool = False) -> Effect |
 
 
 def pooled_text(found: Sequence[Effect | None]) -> str:
-    """The gain of all peers together in a sentence; empty if nothing can be computed."""
-    one = pooled(found)
+    """The gain of all peers together in a sentence, or why there is no verdict; empty if nothing can be computed."""
+    one, compared = pooled(found), sum(other is not None and other.verdict is not None for other in found)
     if one is None:
-        return ""
-    peers = sum(other is not None and other.verdict is not None for other in found)
-    return f"{peers} peers together: {one.verdict}, mean gain {gain_text(one)}"
+        some = 0 < compared < len(found)
+        return f"no verdict of all together: {compared} of {len(found)} peers are compared" if some else ""
+    return f"{len(found)} peers together: {verdict_text(one)}; mean gain {gain_text(one)}"
 
 
 def sign_test(better: int, worse: int) -> float:

@@ -143,9 +143,10 @@ class BaselineTraining:
         return self._part * (FREE_SECONDS + SHARE * (ended - self._began))
 
     def _too_long(self, rest: float) -> str:
+        peers = "" if self._part == 1.0 else f", for {1 / self._part:.0f} peers of one process"
         return (
-            f"the rest of its training takes about {duration(rest)}, more than the {FREE_SECONDS:g} s and {SHARE:.0%} "
-            "of the run's time that it may take"
+            f"the rest of its training takes about {duration(rest)}, more than its part of {duration(self._allowed())} "
+            f"({FREE_SECONDS:g} s and {SHARE:.0%} of the run's time{peers})"
         )
 
     def _save(self, baseline: LocalBaseline) -> None:

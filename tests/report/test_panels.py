@@ -60,7 +60,7 @@ def test_of_a_loss_the_interval_of_a_gain_lies_below_the_baseline(make_run: Any,
 def test_the_headline_of_one_run_has_the_gain_of_all_its_peers_together(make_run: Any, report_of: Of) -> None:
     folder = make_run("run", more={"worth": [entry(0.15, "inconclusive", differ=6)] * 3})
     (line,) = headlines(report_of(folder).groups)
-    assert line.startswith("0 of 3 peers improved over local only; 3 inconclusive; 3 peers together: improved, mean")
+    assert line.startswith("0 of 3 peers improved over local only; 3 inconclusive; 3 peers together: improved over")
     shared = make_run("shared", more={"worth": [entry(0.15, "inconclusive", differ=6)] * 3}, test_split="shared")
     (line,) = headlines(report_of(shared).groups)
     assert "together" not in line, "peers may have the same rows"

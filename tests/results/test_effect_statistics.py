@@ -104,14 +104,14 @@ def test_many_peers_of_few_rows_have_a_verdict_that_none_has_alone() -> None:
     one = pooled(found)
     assert one is not None
     assert (one.verdict, one.rows, one.differ, one.gain) == ("improved", 240, 24, pytest.approx(0.1))
-    assert pooled_text(found).startswith("8 peers together: improved, mean gain +0.1000 (95 % interval +0.0")
-    assert pooled_text(peers(alone, joined)).startswith("8 peers together: worse, mean gain -0.1000")
+    assert pooled_text(found).startswith("8 peers together: improved over local only; mean gain +0.1000 (95 % interval")
+    assert pooled_text(peers(alone, joined)).startswith("8 peers together: worse than local only; mean gain -0.1000")
     generator = np.random.default_rng(2)
     alike = peers(right(generator, 0.7, [20] * 4), right(generator, 0.72, [20] * 4))
     assert pooled_text(alike).startswith("4 peers together: inconclusive")
     losses = [generator.gamma(2.0, 1.0, 12) for _ in range(6)]
     lower = peers([part - 0.2 for part in losses], losses, "test_loss")
-    assert pooled_text(lower).startswith("6 peers together: improved, mean gain +0.2000 of loss")
+    assert pooled_text(lower).startswith("6 peers together: improved over local only; mean gain +0.2000 of loss")
 
 
 def test_the_interval_of_all_peers_is_that_of_resampling_within_every_peer() -> None:
@@ -132,6 +132,25 @@ def test_peers_of_several_measures_are_not_pooled() -> None:
     lacking = Effect(measure="accuracy", verdict="inconclusive", algorithm="local")
     assert [pooled([one, *others]) for others in ([], [None], [loss], [lacking])] == [None] * 4
     assert pooled_text([]) == ""
+
+
+def test_a_verdict_of_all_is_of_all_peers_or_of_none_and_says_what_speaks_against_it() -> None:
+    """The gain of those that happened to be compared is not that of all; an interval is not the verdict."""
+    alone, joined = [np.array([0.0] * 30)] * 3, [np.array([1.0] * 9 + [0.0] * 21)] * 3
+    found = peers(joined, alone)
+    assert pooled_text(found).startswith("3 peers together: improved over local only; mean gain")
+    assert pooled([*found, None]) is None
+    assert pooled_text([*found, None]) == "no verdict of all together: 3 of 4 peers are compared"
+    assert pooled_text([None, None]) == ""
+    alone, joined = (
+        [np.array([0.0] * 14 + [1.0] * 6)] * 3,
+        [np.array([1.0] * 5 + [0.0] * 9 + [1.0] * 4 + [0.0] * 2)] * 3,
+    )
+    text = pooled_text(peers(joined, alone))
+    assert text.startswith(
+        "3 peers together: probably improved over local only: the whole interval lies above zero, but"
+    )
+    assert "McNemar's test does not confirm it: 15 rows are right only federated, 6 only with local only;" in text
 
 
 @pytest.mark.parametrize("rows", [([1.0], [1.0, 0.0]), ([], [])])

@@ -83,7 +83,7 @@ def test_nothing_goes_on_that_would_not_come_to_its_end(clock: Clock) -> None:
     assert finish(beside) == [], "40 seconds are more than the ten and the 29.75 that are allowed"
     assert beside.why is not None
     assert beside.why == (
-        "the rest of its training takes about 39.0 s, more than the 10 s and 25% of the run's time that it may take"
+        "the rest of its training takes about 39.0 s, more than its part of 39.8 s (10 s and 25% of the run's time)"
     )
     assert (copy.made, copy.completed) == (1, 0)
 
@@ -96,7 +96,7 @@ def test_what_takes_longer_than_it_seemed_ends_when_the_time_is_over(clock: Cloc
     finish(beside)
     assert copy.made == 6, "twelve seconds: the minibatch in which the eleven were over"
     assert beside.why is not None
-    assert "more than the 10 s" in beside.why
+    assert "more than its part of 11.0 s" in beside.why
 
 
 @pytest.mark.parametrize(("seconds", "why"), [(400.0, True), (700.0, False)])
