@@ -119,7 +119,7 @@ def pooled(found: Sequence[Effect | None], *, by_rows: bool = False) -> Effect |
         by_rows: Whether each row counts once in the mean, and not each peer.
 
     Returns:
-        None if there are fewer than two peers, or not all have been compared, by the same measure with the same
+        None for fewer than two peers, or where not all have been compared, by the same measure with the same
         algorithm, or if a summary lacks one of the numbers.
     """
     compared = [one for one in found if one is not None and one.verdict is not None]
@@ -149,7 +149,7 @@ def pooled(found: Sequence[Effect | None], *, by_rows: bool = False) -> Effect |
 
 
 def pooled_text(found: Sequence[Effect | None]) -> str:
-    """The gain of all peers together in a sentence, or why there is no verdict; empty if nothing can be computed."""
+    """The gain of all peers together in a sentence, or why it has no verdict; empty if nothing can be computed."""
     one, compared = pooled(found), sum(other is not None and other.verdict is not None for other in found)
     if one is None:
         some = 0 < compared < len(found)
