@@ -80,7 +80,7 @@ def test_losses_that_are_equal_are_not_taken_for_answers() -> None:
     generator = np.random.default_rng(2)
     losses = [generator.gamma(2.0, 1e-3, 40) for _ in range(3)]
     lower = peers([*(one - 2e-4 for one in losses), np.array(same)], [*losses, np.array(same)], "test_loss")
-    assert pooled_text(lower).startswith("4 peers together: improved, mean gain +0.00015 of loss")
+    assert pooled_text(lower).startswith("4 peers together: improved over local only; mean gain +0.00015 of loss")
 
 
 def peers(joined: list[np.ndarray], alone: list[np.ndarray], measure: str = "accuracy") -> list[Effect]:
