@@ -174,7 +174,10 @@ def last_line(outcome: Outcome | None, rounds: int, folder: Path, summary: Mappi
     result = "" if accuracy is None else f", accuracy {accuracy:.4f}"
     others = {name: value for name, value in (summary.get("metrics") or {}).items() if name != "accuracy"}
     result += f", {words}" if (words := in_words(others)) else ""
-    lost = "".join(f"; lost rank {rank} ({reason})" for rank, reason in outcome.lost.items())
+    lost = ""
+    for rank, reason in outcome.lost.items():
+        back = rank in outcome.back
+        lost += f"; {'rounds without' if back else 'lost'} rank {rank} ({reason}){', which came back' if back else ''}"
     spent = (outcome.last or {}).get("privacy")
     private = f"; {privacy_line(spent)}" if spent else ""
     mixed = summary.get("rounds_mixed") if shares else None

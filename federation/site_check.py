@@ -85,7 +85,11 @@ def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: 
         listed, size, graph = starting.listed, settings.size, settings.topology
         if listed is not None:
             size, graph, which = len(listed.members), listed.graph, f"{which}, and member list {listed.version}"
-        findings.passed("settings", f"rank {number} of {size}, {graph}; {which}")
+        what = f"rank {number} of {size}, {graph}; {which}"
+        if file is None and "task" not in settings.model_fields_set:
+            findings.warn("settings", f"{what}, task {settings.task} among it: name the file by --federation FILE")
+        else:
+            findings.passed("settings", what)
     if starting is None:
         return None
     folder = rank_folder(starting.own.out, starting.rank)

@@ -80,6 +80,8 @@ class Outcome:
     """Why a peer that ended "isolated" or "left-behind" did."""
     concluded_before: bool = False
     """Whether the whole result was there before neighbors were met, verdict included: no round was left."""
+    back: frozenset[int] = frozenset()
+    """Those of `lost` that were there again at the end, or had completed all rounds."""
 
 
 def dialled(rank: int, neighbors: tuple[int, ...], addresses: Mapping[int, str]) -> dict[int, str]:
@@ -407,9 +409,11 @@ class Peer:
         return self._outcome(status)
 
     def _outcome(self, status: Ending, *, concluded_before: bool = False) -> Outcome:
+        members = self.core.members
+        back = {rank for rank in members.lost if rank in members and (members.is_there(rank) or members.is_done(rank))}
         return Outcome(
-            status, self._files.completed, self._files.last, dict(self.core.members.lost), self._files.diverged,
-            self._why, concluded_before,
+            status, self._files.completed, self._files.last, dict(members.lost), self._files.diverged,
+            self._why, concluded_before, frozenset(back),
         )  # fmt: skip
 
 

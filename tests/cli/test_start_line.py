@@ -42,6 +42,12 @@ def test_the_figures_are_those_of_the_kept_model_alone(summary: dict[str, Any], 
     assert found == f"dpeer: done after 3 rounds{figures}; files in run"
 
 
+def test_a_neighbor_that_came_back_is_not_lost() -> None:
+    outcome = Outcome("done", 3, {}, {1: "did not appear", 2: "silent for 6 s"}, back=frozenset({1}))
+    found = last_line(outcome, 3, Path("run"), {}, shares=True)
+    assert "; rounds without rank 1 (did not appear), which came back; lost rank 2 (silent for 6 s);" in found
+
+
 def test_a_peer_that_is_done_ends_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outcome, settings = Outcome("done", 3, None, {}), Settings(out=tmp_path)
     with Terminal() as terminal:

@@ -103,6 +103,15 @@ def test_a_mistake_in_the_settings_is_the_only_finding(look: Look) -> None:
     assert "did you mean 'topology'?" in only.text
 
 
+def test_a_start_without_a_file_and_without_a_task_warns_first(in_tmp_path: Path) -> None:
+    """Fourteen times PASS say nothing of a federation whose file lies in another folder."""
+    findings = Findings()
+    check_site(findings, Asked(file=None, flags={**QUICK, "size": 2, "out": "digits"}, rank="1"))
+    first = findings.all[0]
+    assert (first.check, first.level) == ("settings", Level.WARN)
+    assert "no federation file: all by default, task digits among it: name the file by --federation FILE" in first.text
+
+
 def own_key(folder: Path, *, listed: bool = True) -> str:
     lines = []
     for rank in range(4):
