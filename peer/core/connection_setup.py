@@ -244,7 +244,7 @@ class ConnectionSetup:
             text = f"rank {rank} has come: it is used once it has caught up"
             self._log("info", "neighbor-came", text, neighbor=rank, round=number)
         else:
-            text = f"rank {rank} is back: it is used again once it has caught up; nothing has to be done"
+            text = f"rank {rank} is back: it is used again once it has caught up"
             self._log("info", "neighbor-back", text, neighbor=rank, round=number)
 
     # -- two that want the same rank ---------------------------------------------------------------------------

@@ -16,14 +16,10 @@ class NeighborReports:
     """Logs what becomes of neighbors, and what the transport reports of links, which is noted for the neighbor, too.
 
     Args:
-        stop_grace: Seconds for which rounds wait for a neighbor that was stopped.
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
     """
 
-    def __init__(
-        self, members: Membership, dialling: Dialling, drops: DropCounter, stop_grace: float, log: Callable[..., None]
-    ) -> None:
-        self._stop_grace = stop_grace
+    def __init__(self, members: Membership, dialling: Dialling, drops: DropCounter, log: Callable[..., None]) -> None:
         self._members = members
         self._dialling = dialling
         self._drops = drops
@@ -80,8 +76,7 @@ class NeighborReports:
             )  # fmt: skip
             return
         why = {
-            "stopped": "was stopped: rounds go on without it; to resume all together, stop this peer within "
-            f"{self._stop_grace:g} s, too",
+            "stopped": "was stopped: rounds go on without it until it is back",
             "left": "is a member no more, and has left with its model",
             "isolated": "was cut off from a quorum, and has ended: rounds go on without it",
             "failed": "failed: its own log.jsonl says why; rounds that have begun go on without it",

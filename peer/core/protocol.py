@@ -115,7 +115,7 @@ class Core:
         self._federation = wire.federation_id(config.fingerprint)
         self._most = chunk_bytes
         dialling = Dialling(max(config.liveness.dead_after, 1.0), self.lists.place)
-        self._reports = NeighborReports(self.members, dialling, self.drops, config.liveness.stop_grace, self._log)
+        self._reports = NeighborReports(self.members, dialling, self.drops, self._log)
         inbox = Inbox(self._reports.second_body, self.schedule.uses)
         self.entry = Entry(
             self.schedule, self.members, inbox, shares=learner.about.payload_bytes > 0, earliest=config.rounds_released
@@ -333,7 +333,7 @@ class Core:
 
     def left_out(self, rank: int, reason: str, now: float) -> list[Effect]:
         """Count a body that arrived whole but must not be mixed."""
-        self.drops.count(rank, ProtocolError(reason, "its weight goes to the diagonal this round"))
+        self.drops.count(rank, ProtocolError(reason, "this round goes on without it"))
         return self.look(now)
 
     # -- messages to be written --------------------------------------------------------------------------------

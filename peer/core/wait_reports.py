@@ -86,13 +86,13 @@ class WaitReports:
     def log_lost(self, rank: int, reason: str, number: int) -> None:
         """Log that rounds go on without a rank from round `number` on."""
         one = self._members[rank]
-        todo = "nothing has to be done here"
+        todo = ""
         if one.overdue and not one.away:
-            todo = "see whether its process or its disk hangs; it is used again once it has caught up"
+            todo = "; see whether its process or its disk hangs; it is used again once it has caught up"
         self._log(
             "warning",
             "neighbor-lost",
-            f"lost rank {rank} ({reason}): its weight goes to the diagonal, and rounds go on without it; {todo}",
+            f"lost rank {rank} ({reason}): rounds go on without it{todo}",
             neighbor=rank,
             round=number,
             reason=reason,

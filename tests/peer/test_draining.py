@@ -57,7 +57,7 @@ async def test_without_an_announcement_rounds_go_on_after_a_moment(federation, u
     assert found.pop(1).status == "stopped"
     done(found)
     assert [line["missed"] for line in lines(tmp_path, 0)] == [[], [], [], [1], [1], [1]]
-    assert "rank 1 was stopped: rounds go on without it; to resume all together" in "".join(ours.logs[0])
+    assert "rank 1 was stopped: rounds go on without it until it is back" in "".join(ours.logs[0])
 
 
 async def test_all_are_drained_in_one_moment_and_resumed_as_if_never_stopped(federation, until, tmp_path):
