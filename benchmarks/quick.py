@@ -1,7 +1,7 @@
 """The quick form of every benchmark: arguments with which it takes seconds, and shows that it runs.
 
-tests/system/test_benchmarks.py runs each, and `table.py --quick` those of its rows. The figures of a quick form mean
-nothing.
+tests/benchmarks/test_quick_forms.py runs each, and `table.py --quick` those of its rows. The figures of a quick form
+mean nothing.
 """
 
 from __future__ import annotations

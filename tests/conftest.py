@@ -1,22 +1,26 @@
-"""The `dpeer` command in this process; how errors read; how the garbage collector treats what pytest has made."""
+"""The `dpeer` command in this process, and whole runs by it; how errors read; what the garbage collector does."""
 
 import gc
 import hashlib
 import itertools
+import json
 import os
+import pickle
 import re
 import runpy
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from dpeer.cli import main
 from tests.error_texts import watched_error_texts
+from tests.runs import MODELS, SCHEDULE, words_of
 
 PROGRESS = re.compile(
     r"(simulate|cluster): \d+ peers, |round \d+/|dpeer: rank \d+ of |dpeer: loading PyTorch"
@@ -169,3 +173,67 @@ def small_task(in_tmp_path: Path) -> Path:
     path = in_tmp_path / "mine.py"
     path.write_text(SMALL_TASK)
     return path
+
+
+@pytest.fixture
+def simulate(dpeer: Callable[..., Ended], one_thread: None) -> Callable[..., Ended]:
+    """`dpeer simulate ARGUMENTS` in this process, which ends with `code`."""
+
+    def run(*arguments: object, code: int = 0) -> Ended:
+        ended = dpeer(*words_of(["simulate", *arguments]))
+        assert ended.code == code, ended.err
+        return ended
+
+    return run
+
+
+@pytest.fixture
+def run_cells_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`dpeer compare` runs its cells in this process, with settings that another process could have been sent.
+
+    Workers of their own are what tests/system/test_compare.py is about; to start them takes as long as a comparison.
+    """
+    from dpeer.experiments import comparison
+    from dpeer.simulation.run import simulate as run_simulation
+
+    def run(cells: Sequence[Any], launcher: object, tell: Callable[[str], None], note: object) -> bool:
+        for cell in cells:
+            cell.check()
+            if not cell.done:
+                cell.claim()
+                settings = pickle.loads(pickle.dumps(cell.settings))
+                run_simulation(settings.model_copy(update={"alone": "never"}))
+                tell(cell.folder.name)
+        return True
+
+    monkeypatch.setattr(comparison, "run_cells", run)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> str:
+    """A bring-your-own task, as --task takes it, with its schedule."""
+    (tmp_path / "small.py").write_text(MODELS)
+    return "small.py:task"
+
+
+@pytest.fixture
+def schedule() -> tuple[str, ...]:
+    return SCHEDULE
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Callable[[str, int], dict[str, Any]]:
+    """What must be the same to the bit: metrics (times aside) and models of all ranks."""
+
+    def read(out: str, size: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for rank in range(size):
+            folder = tmp_path / out / f"rank-{rank}"
+            entries = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+            found[f"metrics of rank {rank}"] = [
+                {key: value for key, value in entry.items() if not key.endswith("_seconds")} for entry in entries
+            ]
+            found[f"model of rank {rank}"] = (folder / "model.safetensors").read_bytes()
+        return found
+
+    return read

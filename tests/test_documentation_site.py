@@ -93,6 +93,29 @@ def test_the_page_has_every_field_of_every_kind_and_no_other():
     assert documented() == fields
 
 
+def test_the_page_has_every_message_and_field_of_a_private_peer():
+    (section,) = re.findall(r"^## Messages of a private peer$(.*?)^## ", WIRE, flags=re.DOTALL | re.MULTILINE)
+    named, kind = {}, ""
+    for first, rest in re.findall(r"^\| ([^|]*)\|(.*)$", section, flags=re.MULTILINE)[1:]:
+        kind = first.split(",")[0].strip() or kind
+        named[kind] = named.get(kind, "") + rest
+    # What a field is called there, where that is another word.
+    words = {
+        "next_round": "next round", "fingerprint": "settings", "manifest": "shapes",
+        "digest": {"hello": "SHA-256 of the first body", "body": "their `digest`"},
+        "reason": {"goodbye": "done, stopped, failed, isolated or left", "refusal": "another process"},
+        "federation": "federation id", "sizes": "sizes",
+    }  # fmt: skip
+    for message in get_args(wire.Message):
+        kind = message.model_fields["kind"].default
+        for name, field in message.model_fields.items():
+            if name in ("kind", "reply") or field.exclude:
+                continue
+            word = words.get(name, name)
+            assert (word if isinstance(word, str) else word[kind]) in named[kind], (kind, name)
+    assert set(named) == {message.model_fields["kind"].default for message in get_args(wire.Message)}
+
+
 def test_the_vector_on_the_page_is_the_message_that_it_describes():
     frame = bytes.fromhex("".join(re.findall(r"^[0-9a-f]{20,}$", WIRE, re.MULTILINE)))
     message = wire.decode([frame], wire.Limits())

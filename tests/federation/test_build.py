@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
+from torch.utils.data import Dataset, Subset, TensorDataset
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation import config
-from dpeer.federation.build import build
+from dpeer.federation.build import build, content_of
 from dpeer.federation.config import resolve
 from dpeer.federation.settings import Settings
 from dpeer.topology import Graphs, Isolated, Participation, ServerSampling, take_part
 from dpeer.topology.settings import build_graph
+from dpeer.training import Task
 
 FLAGS: dict[str, Any] = {"size": 2, "rounds": 1}
 
@@ -148,3 +151,16 @@ def test_the_mode_says_what_those_do_who_are_not_drawn() -> None:
 def test_where_nothing_is_shared_nobody_hears_anybody() -> None:
     drawn = take_part(Isolated(4), 0.5, "server", 0)
     assert all(drawn.at(number, rank).in_neighbors == () for number in range(5) for rank in range(4))
+
+
+@pytest.mark.parametrize(
+    ("data", "known"),
+    [
+        (TensorDataset(torch.randn(12, 4).to(torch.bfloat16), torch.arange(12)), True),
+        (TensorDataset(torch.randn(12, 4).to_sparse(), torch.arange(12)), False),
+        (Subset(TensorDataset(torch.randn(12, 4)), range(12)), False),
+    ],
+)
+def test_data_have_a_hash_where_they_are_dense_tensors_of_any_type(data: Dataset[Any], known: bool) -> None:
+    task = Task(model=nn.Linear(4, 2), head=("weight",), train=data, test=data)
+    assert (content_of(task, private=True) is not None) == known

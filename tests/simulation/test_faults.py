@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,17 @@ def test_a_file_that_makes_no_sense_is_refused(content: str, fragment: str, tmp_
     path.write_text(content)
     with refused(ConfigurationError, fragment, "faults.toml"):
         read_faults(path, 8, 40)
+
+
+@pytest.mark.parametrize("command", [("cluster",), ("start", "--rank", "0")])
+def test_a_federation_file_cannot_have_them_for_real_peers(
+    command: tuple[str, ...], dpeer: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "run.toml").write_text('size = 3\nfaults = "faults.toml"\n')
+    ended = dpeer(*command, "--federation", "run.toml")
+    assert ended.code == 2
+    assert ended.err.splitlines()[-1].startswith("dpeer: --faults faults.toml: only dpeer simulate has a clock")
+    assert not (tmp_path / "dpeer-run").exists()
 
 
 FAULTS = Path("faults.toml")

@@ -1,9 +1,7 @@
 """Real `dpeer` processes: started, watched, and never left behind."""
 
 import contextlib
-import json
 import os
-import pickle
 import random
 import signal
 import socket
@@ -19,81 +17,12 @@ from typing import Any, Protocol
 
 import pytest
 
-from dpeer.experiments import comparison
-from dpeer.experiments.cells import Cell
 from dpeer.federation import forking
 from dpeer.federation.launcher import PRIVATE
-from dpeer.simulation.run import simulate as run_simulation
-from tests.conftest import Ended
+from tests.runs import words_of
 
 DEADLINE = 60.0
 COMMAND = ("-m", "dpeer")
-
-MODELS = '''
-"""A small task of three classes whose dataset can be made slow."""
-
-import os
-import time
-
-import numpy as np
-import torch
-from torch import nn
-from torch.utils.data import Dataset
-
-from dpeer.training import Task
-
-SAMPLES = 20
-
-
-class Net(nn.Module):
-    def __init__(self, dropout):
-        super().__init__()
-        self.body = nn.Linear(5, 12)
-        self.drop = nn.Dropout(dropout)
-        self.fc = nn.Linear(12, 3)
-
-    def forward(self, x):
-        return self.fc(self.drop(torch.relu(self.body(x))))
-
-
-class Data(Dataset):
-    """From sample number `fast` on (over all epochs), each takes `pause` seconds, until a file `hurry` is there.
-
-    A file `pausing-RANK` says that it has come to that.
-    """
-
-    def __init__(self, rank, samples, fast=0, pause=0.0):
-        rng = np.random.default_rng([rank, samples])
-        self.targets = torch.tensor(rng.integers(0, 3, samples))
-        noise = rng.normal(size=(samples, 5))
-        self.inputs = torch.tensor(noise + 2 * np.eye(3, 5)[self.targets], dtype=torch.float32)
-        self.rank, self.fast, self.pause = rank, fast, pause
-
-    def __len__(self):
-        return len(self.targets)
-
-    def __getitem__(self, index):
-        if self.pause:  # otherwise nothing is counted: privacy at sample level refuses data that count
-            self.fast -= 1
-            if self.fast < 0 and not os.path.exists("hurry"):
-                open(f"pausing-{self.rank}", "w").close()
-                time.sleep(self.pause)
-        return self.inputs[index], self.targets[index]
-
-
-def task(rank, size, seed, fast=0, pause=0.0, dropout=0.0, slow=None):
-    model = Net(dropout)
-    print("rank", rank, "has built its model", flush=True)
-    if slow is not None and rank != slow:
-        pause = 0.0
-    return Task(model=model, head=("fc",), train=Data(rank, SAMPLES, fast, pause), test=Data(rank, SAMPLES + 1))
-'''
-
-SCHEDULE = ("--body-epochs", "2", "--head-epochs", "1", "--batch-size", "8")
-"""60 samples are fetched a round."""
-
-PACED = ("--task-option", "fast=0", "--task-option", "pause=0.005", "--rounds", 5000, "--alone", "never")
-"""With `SCHEDULE` a round takes a third of a second, until the test ends."""
 
 
 FORKED = """
@@ -259,16 +188,6 @@ def _one_thread(one_thread):
     """The test's own process trains as the commands do."""
 
 
-def words_of(arguments: Sequence[object]) -> list[str]:
-    """A command's words; runs of all peers train nothing alone besides where a test does not ask for it: it takes time.
-
-    That they do so by default tests/system/test_worth.py shows.
-    """
-    words = [*map(str, arguments)]
-    runs_all = words[:1] in (["cluster"], ["simulate"]) and not {"--alone", "--baseline", "--help"} & {*words}
-    return [*words, "--alone", "never"] if runs_all else words
-
-
 @pytest.fixture
 def dpeer_process(tmp_path, processes):
     """Start `dpeer ARGUMENTS` in tmp_path, or `python PROGRAM ARGUMENTS`; `executed` as a shell starts it."""
@@ -310,18 +229,6 @@ def forked(tmp_path):
 
 
 @pytest.fixture
-def simulate(dpeer):
-    """`dpeer simulate ARGUMENTS` in this process, which ends with `code`."""
-
-    def run(*arguments: object, code: int = 0) -> Ended:
-        ended = dpeer(*words_of(["simulate", *arguments]))
-        assert ended.code == code, ended.err
-        return ended
-
-    return run
-
-
-@pytest.fixture
 def meanwhile(until):
     """Do something once a condition holds, while the block runs."""
 
@@ -343,38 +250,6 @@ def meanwhile(until):
 def interrupt():
     """What Ctrl-C does to this process: `dpeer` has its handlers in the main thread while it runs."""
     return partial(os.kill, os.getpid(), signal.SIGINT)
-
-
-@pytest.fixture
-def run_cells_here(monkeypatch):
-    """`dpeer compare` runs its cells in this process, with settings that another process could have been sent.
-
-    Workers of their own are what test_compare.py is about; to start them takes as long as a small comparison.
-    """
-
-    def run(cells: Sequence[Cell], launcher: object, tell: Callable[[str], None], note: object) -> bool:
-        for cell in cells:
-            cell.check()
-            if not cell.done:
-                cell.claim()
-                settings = pickle.loads(pickle.dumps(cell.settings))
-                run_simulation(settings.model_copy(update={"alone": "never"}))
-                tell(cell.folder.name)
-        return True
-
-    monkeypatch.setattr(comparison, "run_cells", run)
-
-
-@pytest.fixture
-def task(tmp_path):
-    """A bring-your-own task, as --task takes it, with its schedule."""
-    (tmp_path / "small.py").write_text(MODELS)
-    return "small.py:task"
-
-
-@pytest.fixture
-def schedule():
-    return SCHEDULE
 
 
 @pytest.fixture
@@ -405,24 +280,6 @@ def rounds_done(tmp_path):
         return path.read_bytes().count(b"\n") if path.exists() else 0
 
     return count
-
-
-@pytest.fixture
-def results(tmp_path):
-    """What must be the same to the bit: metrics (times aside) and models of all ranks."""
-
-    def read(out: str, size: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for rank in range(size):
-            folder = tmp_path / out / f"rank-{rank}"
-            entries = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-            found[f"metrics of rank {rank}"] = [
-                {key: value for key, value in entry.items() if not key.endswith("_seconds")} for entry in entries
-            ]
-            found[f"model of rank {rank}"] = (folder / "model.safetensors").read_bytes()
-        return found
-
-    return read
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.report.html_tree import Node, tree
-from tests.system.conftest import PACED
+from tests.runs import PACED
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 

@@ -8,9 +8,7 @@ import json
 import pickle
 import re
 import shlex
-import tomllib
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,58 +26,8 @@ from dpeer.federation.operators import write_operator
 from dpeer.results.effect import Effect
 from dpeer.results.sites import Site
 from dpeer.training.models import build_model
-from tests.system.conftest import words_of
-
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-COMMAND = re.compile(r"(dpeer|make|pip|pipx|uv|(\S*/)?python3?) [\w-]")
-OTHER_LANGUAGES = ("python", "toml", "json")
-Printed = list[str] | None
-
-
-def found_in(page: Path) -> Iterator[tuple[str, int, Printed]]:
-    """Commands, the number of their line, and what the page shows that they print."""
-    language: str | None = None
-    printed: Printed = None
-    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines()):
-        if line.startswith("```"):
-            language, printed = (None if language is not None else line.removeprefix("```").strip()), None
-            continue
-        block = language is not None or line.startswith("    ")
-        if block and language not in OTHER_LANGUAGES:
-            typed = line.strip().startswith("$ ")
-            if typed:
-                printed = []
-            elif printed is not None:
-                printed.append(line)
-            command = line.strip().removeprefix("$ ").partition("  # ")[0].strip()
-            if COMMAND.match(command):
-                yield command, number, printed if typed else None
-        elif not block:
-            printed = None
-            for code in re.findall(r"`([^`]+)`", line):
-                if COMMAND.match(code):
-                    yield code, number, None
-
-
-@dataclass
-class Place:
-    page: Path
-    number: int
-    printed: Printed
-
-    @property
-    def around(self) -> str:
-        """The text beside it: what stands up to four lines before or after."""
-        lines = self.page.read_text(encoding="utf-8").splitlines()
-        return " ".join(" ".join(lines[max(0, self.number - 4) : self.number + 5]).split())
-
-
-PLACES: dict[str, list[Place]] = defaultdict(list)
-for _page in PAGES:
-    for _command, *_rest in found_in(_page):
-        PLACES[_command].append(Place(_page, *_rest))
-
+from tests.documents import PLACES, ROOT, printed_in_readme
+from tests.runs import words_of
 
 # Data of the layouts that the documents name, in the folder where the command is run. ------------------------------
 
@@ -182,11 +130,6 @@ def members_file(folder: Path) -> None:
     (folder / "dpeer.toml").write_text(f'size = 4\nname = "one"\noperators = ["{key}"]\n')
     settings = load(folder / "dpeer.toml", {})
     write_list(folder / "members-0.json", list_zero(settings, settings, settings.rounds, {}))
-
-
-def printed_in_readme(language: str) -> list[str]:
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
-    return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
 
 
 def visits_file(folder: Path) -> None:
@@ -449,7 +392,7 @@ NOT_RUN = {
 """Each with words that stand beside it wherever it is printed, and that say why it is not run here."""
 
 BENCHMARK = re.compile(r"python benchmarks/(\w+)\.py( .*)?")
-"""Run in its quick form, whatever the document adds: tests/system/test_benchmarks.py."""
+"""Run in its quick form, whatever the document adds: tests/benchmarks/test_quick_forms.py."""
 
 ONLY_PRINT = re.compile(r"dpeer (algorithms|topology (spectral-gap|show) .*|privacy .*|.* --help)")
 """Run as they stand."""
@@ -461,7 +404,7 @@ MAKES = {"make demo": DEMO}
 """What such a target comes to."""
 
 
-def test_every_command_of_the_documents_is_accounted_for():
+def test_every_command_of_the_documents_is_run_or_a_document_says_why_it_is_not():
     expected = {*SMALL, *NOT_RUN, *MAKES} - {*MAKES.values()}
     assert expected - {*PLACES} == set(), "no document prints these any more"
     others = {
@@ -471,38 +414,13 @@ def test_every_command_of_the_documents_is_accounted_for():
         and not ((program := BENCHMARK.fullmatch(command)) and (ROOT / "benchmarks" / f"{program[1]}.py").exists())
     }
     assert others == set(), "say in SMALL how these are run, or in NOT_RUN why they are not"
-
-
-@pytest.mark.parametrize("command", NOT_RUN)
-def test_a_document_says_why_a_command_of_its_is_not_simply_run(command):
-    for place in PLACES[command]:
-        assert NOT_RUN[command] in place.around, f"{place.page.name}:{place.number + 1}"
-
-
-def test_what_the_documents_install_are_extras_of_this_project():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    installed = [command for command in PLACES if re.match("(pip|pipx|uv tool) install ", command)]
-    assert {command.split()[0] for command in installed} == {"pip", "pipx", "uv"}
-    for command in installed:
-        (extra,) = re.findall(r" install '(?:dpeer|\.)\[(\w+)\]'$", command)
-        assert extra in extras
-
-
-def test_the_demo_installs_what_a_report_needs_and_says_how_to_find_the_command():
+    for command, why in NOT_RUN.items():
+        for place in PLACES[command]:
+            assert why in place.around, f"{place.page.name}:{place.number + 1}: {command}"
     makefile = (ROOT / "Makefile").read_text()
-    assert "$(VENV)/installed: $(VENV)/created pyproject.toml constraints.txt" in makefile
-    assert "\t$(PIP) -e '.[plot]'\n" in makefile
-    assert ". $(BIN)/activate" in makefile.partition("\ndemo:")[2].partition("\n\n")[0]
-    assert ". .venv/bin/activate " in (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def test_no_row_of_readmes_tables_is_in_two_of_them_or_twice_in_one():
-    """A gain would be measured on rows that a neighbor has trained on."""
-    (content,) = (tomllib.loads(text) for text in printed_in_readme("toml") if "task_options" in text)
-    paths = [ROOT / content["task_options"]["path"].replace("{rank}", str(rank)) for rank in range(content["size"])]
-    inputs = [line.rpartition(",")[0] for path in paths for line in path.read_text().splitlines()[1:]]
-    assert len({path.resolve() for path in paths}) == 3
-    assert len(inputs) == len(set(inputs)) == 720
+    (demo,) = re.findall(r"^demo:.*\n\t\$\(BIN\)/(.*)$", makefile, flags=re.MULTILINE)
+    (folder,) = re.findall(r"^DEMO \?= (.*)$", makefile, flags=re.MULTILINE)
+    assert demo.replace("$(DEMO)", folder) == MAKES["make demo"]
 
 
 @pytest.mark.slow
@@ -517,52 +435,15 @@ def test_what_readme_adds_for_several_hosts_starts_as_it_stands(dpeer, tmp_path)
         assert ended.err.splitlines()[0].endswith(f"{where}, encrypted (settings from visits.toml)")
 
 
-def test_targets_of_make_are_there_and_the_demo_is_what_is_run_here():
-    makefile = (ROOT / "Makefile").read_text()
-    for command in PLACES:
-        if command.startswith("make "):
-            assert re.search(rf"^{command.split()[1]}:", makefile, flags=re.MULTILINE), command
-    (demo,) = re.findall(r"^demo:.*\n\t\$\(BIN\)/(.*)$", makefile, flags=re.MULTILINE)
-    (folder,) = re.findall(r"^DEMO \?= (.*)$", makefile, flags=re.MULTILINE)
-    assert demo.replace("$(DEMO)", folder) == MAKES["make demo"]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_links_lead_to_files_and_headings(page):
-    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
-        if "://" in target:
-            continue
-        path, _, heading = target.partition("#")
-        other = page.parent / path if path else page
-        assert other.exists(), target
-        if heading:
-            titles = re.findall(r"^#+ (.+)$", other.read_text(encoding="utf-8"), flags=re.MULTILINE)
-            assert heading in {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in titles}
-
-
-ROOMS = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and path.name.isidentifier())
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_files_that_a_page_names_exist(page):
-    for name in re.findall(rf"`((?:{ROOMS})/(?:[\w/-]*(?:\.py|\.toml|/))?)`", page.read_text(encoding="utf-8")):
-        assert (ROOT / name).exists(), name
-
-
-@pytest.mark.parametrize("command", sorted(filter(NAME.fullmatch, PLACES)))
-def test_a_command_that_is_named_exists(command, dpeer):
-    ended = dpeer(*command.split()[1:], "--help")
-    assert (ended.code, ended.complaints) == (0, [])
-
-
-@pytest.mark.parametrize("command", sorted(filter(ONLY_PRINT.fullmatch, PLACES)))
-def test_it_prints_what_the_document_shows(command, dpeer, monkeypatch):
+@pytest.mark.parametrize("command", sorted(one for one in PLACES if NAME.fullmatch(one) or ONLY_PRINT.fullmatch(one)))
+def test_a_command_that_is_named_exists_and_one_that_prints_prints_what_the_document_shows(command, dpeer, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    ended = dpeer(*shlex.split(command)[1:])
+    named = NAME.fullmatch(command)
+    ended = dpeer(*shlex.split(command)[1:], *(["--help"] if named else []))
     assert (ended.code, ended.complaints) == (0, [])
     assert ended.out
     for place in PLACES[command]:
-        if place.printed is not None:
+        if place.printed is not None and not named:
             shown = [line.split() for line in place.printed]
             assert shown == [line.split() for line in ended.out.splitlines()], place.page.name
 

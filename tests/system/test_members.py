@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.peer.member_files import read_lists
-from tests.system.conftest import PACED
+from tests.runs import PACED
 
 SIGNED = ("--operator", "keys/operator.secret")
 ROUNDS = 400

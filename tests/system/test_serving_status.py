@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.system.conftest import PACED
+from tests.runs import PACED
 
 pytestmark = pytest.mark.slow
 

@@ -1,11 +1,15 @@
 """`dpeer simulate --faults`: whole federations whose peers have accidents, on a virtual clock."""
 
 import json
+import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from dpeer.results.metrics_file import MetricsFile
 
 pytestmark = pytest.mark.slow
 
@@ -159,67 +163,25 @@ def test_a_run_that_nobody_comes_to_the_end_of_has_failed(dpeer, task, tmp_path)
     assert summary["accuracy"] == [None] * 3
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        (("simulate", "--faults", "none.toml"), "dpeer: --faults 'none.toml': No such file or directory"),
-        (("simulate", "--faults", "faults.toml"), "dpeer: ranks = [9] in [[fault]] 1 of faults.toml: expected ranks "),
-        (("cluster", "--faults", "faults.toml"), "dpeer: --faults: only dpeer simulate has a clock"),
-        (("cluster", "--federation", "run.toml"), "dpeer: --faults faults.toml: only dpeer simulate has a clock"),
-        (("start", "--rank", "0", "--federation", "run.toml"), "dpeer: --faults faults.toml: only dpeer simulate has"),
-    ],
-)
-def test_what_cannot_be_is_refused_before_anything_is_written(command, message, dpeer, tmp_path):
-    (tmp_path / "faults.toml").write_text(fault("crash", ranks=[9], round=2))
-    (tmp_path / "run.toml").write_text('size = 3\nfaults = "faults.toml"\n')
-    ended = dpeer(*command)
-    assert ended.code == 2
-    assert ended.err.splitlines()[-1].startswith(message)
-    assert not (tmp_path / "dpeer-run").exists()
-
-
 def test_the_example_has_two_of_eight_drop_out_and_come_back(play, tmp_path):
-    summary = play(EXAMPLE.read_text(), "--size", 8, rounds=35)
+    quick = ("--body-epochs", 1, "--batch-size", 20, "--evaluate-every", 35)
+    summary = play(EXAMPLE.read_text(), "--size", 8, *quick, rounds=35)
     assert summary["completed_rounds"] == [35] * 8
     away = [rank for rank in range(8) if not all(entry["active"] for entry in entries(tmp_path / "run", rank))]
     assert away == [0, 1, 2, 3, 4, 6]
     assert any(missed(tmp_path / "run", 7)), "its neighbors 0 and 6 were away"
 
 
-def test_ctrl_c_stops_it_and_only_a_new_one_can_be_begun(
-    simulate, meanwhile, interrupt, task, schedule, tmp_path, slow_after, rounds_done
-):
+def test_ctrl_c_stops_it_and_only_a_new_one_can_be_begun(simulate, monkeypatch, task, schedule, tmp_path):
+    append, signals = MetricsFile.append, iter([signal.SIGINT])
+
+    def interrupted(file: MetricsFile, entry: dict[str, Any]) -> str | None:
+        if entry["round"] == 2:
+            for number in signals:
+                os.kill(os.getpid(), number)
+        return append(file, entry)
+
+    monkeypatch.setattr(MetricsFile, "append", interrupted)
     (tmp_path / "faults.toml").write_text(fault("crash", ranks=[1], round=1, for_=50))
-    common = ("--task", task, *schedule, "--size", 4, "--rounds", 60, "--faults", "faults.toml", "--out", "run")
-    with meanwhile(lambda: rounds_done("run") >= 2, interrupt):
-        stopped = simulate(*common, *slow_after(2))
+    stopped = simulate("--task", task, *schedule, "--size", 4, "--rounds", 60, "--faults", "faults.toml")
     assert "dpeer: stopped; another --out begins anew" in stopped.out + stopped.err
-    assert "a run with faults cannot be resumed, because" in simulate(*common, "--resume", code=2).err
-
-
-def test_it_runs_beside_a_loop_of_the_caller(tmp_path, task, monkeypatch):
-    import dpeer
-
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "faults.toml").write_text(fault("crash", ranks=[1], round=1, for_=2))
-    settings = dpeer.Settings(size=3, rounds=5, task=task, body_epochs=1, head_epochs=1, faults=Path("faults.toml"))
-    found = dpeer.run(settings, mode="simulate")
-    assert not all(line["active"] for line in found.metrics(1))
-    assert [line["round"] for line in found.metrics(1)] == [*range(5)]
-
-
-@pytest.mark.usefixtures("run_cells_here")
-def test_a_comparison_answers_with_and_without(dpeer, task, tmp_path):
-    (tmp_path / "faults.toml").write_text(fault("crash", ranks=[1], round=2, for_=3))
-    (tmp_path / "both.toml").write_text(
-        f'task = "{task}"\nsize = 3\nrounds = 8\nbody_epochs = 1\nhead_epochs = 1\n[compare]\n'
-        'algorithms = ["dfedmdc"]\nseeds = "0-1"\nconditions = [{}, { faults = "faults.toml" }]\n'
-    )
-    ended = dpeer("compare", "both.toml", "--out", "compared")
-    assert ended.code == 0, ended.err
-    assert "faults faults.toml" in ended.out
-    runs = sorted((tmp_path / "compared").glob("*/summary.json"))
-    faulty = [json.loads(path.read_text())["settings"]["faults"] is not None for path in runs]
-    assert sorted(faulty) == [False, False, True, True]
-    again = dpeer("compare", "both.toml", "--out", "compared")
-    assert again.out == ended.out[ended.out.index(again.out[:20]) :], "nothing is run again"

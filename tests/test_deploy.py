@@ -1,6 +1,7 @@
-"""examples/deploy: files that parse, name each other rightly and hold commands of dpeer; scripts as they run.
+"""examples/deploy: files that parse, name each other rightly and hold commands of dpeer.
 
 No container is built or started here. `kubectl` and `systemd-analyze` look at their files where they are installed.
+That the script of Slurm runs a federation is in tests/system/test_slurm.py.
 """
 
 import json
@@ -8,7 +9,6 @@ import os
 import re
 import shlex
 import shutil
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -24,11 +24,10 @@ from dpeer.exceptions import BudgetTooSmall, ConfigurationError, Refused
 from dpeer.federation import config
 from dpeer.federation.keys import keyring
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "examples" / "deploy"
 COMPOSE, KUBERNETES = DEPLOY / "compose", DEPLOY / "kubernetes"
 COMMANDS = {"start": start, "check": check, "status": status, "compare": compare}
-QUICK = ("--rounds", "2", "--local-steps", "1", "--head-epochs", "1", "--alone", "never", "--threads", "1")
 
 
 def read(path: Path) -> dict:
@@ -210,43 +209,17 @@ def test_systemd_finds_no_mistake_in_the_unit_and_little_exposed(tmp_path):
     assert float(exposure) < 2.5
 
 
-SRUN = """#!/bin/bash
-# Stands in for Slurm's: a process for each task, all on this host.
-label=""
-while [[ $1 == -* ]]; do [[ $1 == --label ]] && label=1; shift; done
-pids=()
-for ((rank = 0; rank < SLURM_NTASKS; rank++)); do
-    if [[ $label ]]; then echo "$rank: $("$@")"; else SLURM_PROCID=$rank "$@" & pids+=($!); fi
-done
-code=0
-for pid in "${pids[@]}"; do wait "$pid" || code=$?; done
-exit $code
-"""
-
-
-@pytest.mark.slow
-def test_the_script_of_slurm_runs_a_federation_and_goes_on_when_it_is_submitted_again(tmp_path):
-    programs = {
-        "srun": SRUN, "hostname": "#!/bin/sh\necho 127.0.0.1\n",
-        "dpeer": f'#!/bin/sh\nexec {sys.executable} -m dpeer "$@"\n',
-    }  # fmt: skip
-    (tmp_path / "bin").mkdir()
-    for name, text in programs.items():
-        (tmp_path / "bin" / name).write_text(text)
-        (tmp_path / "bin" / name).chmod(0o755)
-    job = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "SLURM_JOB_ID": str(os.getpid()), "SLURM_NTASKS": "3"}
-    script = DEPLOY / "slurm" / "dpeer.sbatch"
-    for attempt, rounds in enumerate(("2", "3")):
-        ended = subprocess.run(
-            ["bash", script, *QUICK, "--rounds", rounds], cwd=tmp_path, check=False, capture_output=True, text=True,
-            env={**os.environ, **job, "SLURM_RESTART_COUNT": str(attempt)},
-        )  # fmt: skip
-        assert ended.returncode == 0, ended.stderr
-        for rank in range(3):
-            summary = json.loads((tmp_path / f"run/rank-{rank}/summary.json").read_text())
-            assert (summary["status"], summary["rounds"]) == ("done", int(rounds))
-        secret = tmp_path / f"federation-{os.getpid()}-{attempt}" / "keys" / "rank-0.secret"
-        assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+def test_the_image_is_made_of_all_that_dpeer_needs_and_is_not_roots():
+    """What .dockerignore lets in is all that a wheel is built from."""
+    ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
+    let_in = {line[1:] for line in ignored if line.startswith("!")}
+    rooms = {path.name for path in (ROOT / "dpeer").iterdir() if path.is_symlink()}
+    assert rooms | {"dpeer", "pyproject.toml", "constraints.txt", "README.md", "LICENSE", "MANIFEST.in"} == let_in
+    assert all((ROOT / name).exists() for name in let_in)
+    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+    assert [line for line in lines if line.startswith("USER ")] == ["USER 10001:10001"]
+    copied = [word for line in lines if line.startswith("COPY constraints") for word in line.split()[1:-1]]
+    assert set(copied) <= let_in
 
 
 def test_each_job_of_slurms_array_makes_its_shard_of_a_comparison(tmp_path):
@@ -260,16 +233,3 @@ def test_each_job_of_slurms_array_makes_its_shard_of_a_comparison(tmp_path):
     )  # fmt: skip
     found = parsed(shlex.split(ended.stdout))
     assert (found["shard"], found["algorithms"], found["seeds"]) == ((2, 8), ["local", "dfedsmdc"], "0-23")
-
-
-def test_the_image_is_made_of_all_that_dpeer_needs_and_is_not_roots():
-    """What .dockerignore lets in is all that a wheel is built from."""
-    ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
-    let_in = {line[1:] for line in ignored if line.startswith("!")}
-    rooms = {path.name for path in (ROOT / "dpeer").iterdir() if path.is_symlink()}
-    assert rooms | {"dpeer", "pyproject.toml", "constraints.txt", "README.md", "LICENSE", "MANIFEST.in"} == let_in
-    assert all((ROOT / name).exists() for name in let_in)
-    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
-    assert [line for line in lines if line.startswith("USER ")] == ["USER 10001:10001"]
-    copied = [word for line in lines if line.startswith("COPY constraints") for word in line.split()[1:-1]]
-    assert set(copied) <= let_in

@@ -7,6 +7,8 @@ import pytest
 
 import dpeer
 
+pytestmark = pytest.mark.slow
+
 MINE = """
 from dataclasses import dataclass
 
@@ -36,33 +38,28 @@ def mine(tmp_path):
     return "mine.py:Prox"
 
 
-@pytest.mark.slow
-def test_a_command_and_a_script_give_the_same_bits_which_follow_its_options(task, mine, simulate, results, tmp_path):
-    common = ("--size", 3, "--task", task, "--rounds", 3, "--batch-size", 8)
-    options = ("--algorithm", mine, "--algorithm-option", "mu=0.5", "--lr-schedule", "step:2")
-    simulate(*common, *options, "--out", "simulated")
+def test_a_command_and_a_script_give_the_same_bits_which_follow_its_options_also_in_a_resumed_run(
+    task, mine, simulate, results, tmp_path
+):
+    common = ("--size", 3, "--task", task, "--batch-size", 8, "--algorithm", mine)
+    options = ("--algorithm-option", "mu=0.5", "--lr-schedule", "step:2")
+    simulate(*common, *options, "--rounds", 3, "--out", "simulated")
     settings = dpeer.Settings(
         size=3, task=task, rounds=3, batch_size=8, algorithm=mine, algorithm_options={"mu": 0.5}, lr_schedule="step:2",
         alone="never", out=tmp_path / "script",
     )  # fmt: skip
     dpeer.run(settings)
     assert results("script", 3) == results("simulated", 3)
-    simulate(*common, "--algorithm", mine, "--out", "default")
-    assert results("default", 3) != results("simulated", 3)
     summary = json.loads((tmp_path / "simulated" / "summary.json").read_text())
     assert summary["settings"]["algorithm_options"] == {"mu": 0.5}
 
-
-@pytest.mark.slow
-def test_a_run_is_resumed_with_the_options_it_began_with_only(task, mine, simulate):
-    common = ("--size", 2, "--task", task, "--batch-size", 8, "--algorithm", mine, "--out", "run")
-    simulate(*common, "--rounds", 1)
-    changed = simulate(*common, "--rounds", 2, "--resume", "--algorithm-option", "mu=0.7", code=2)
-    assert "option mu is 0.1, this run's is 0.7" in changed.err
-    simulate(*common, "--rounds", 2, "--resume", "--algorithm-option", "twice=true")
+    simulate(*common, "--rounds", 1, "--out", "default")
+    again = (*common, "--rounds", 3, "--out", "default", "--resume", "--algorithm-option")
+    assert "option mu is 0.1, this run's is 0.7" in simulate(*again, "mu=0.7", code=2).err
+    simulate(*again, "twice=true")
+    assert results("default", 3) != results("simulated", 3)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("run_cells_here")
 def test_a_row_of_a_comparison_may_be_an_algorithm_of_ones_own(task, mine, dpeer):
     rows = f"local,{mine},{mine}:mu=0.9:body-lr=0.01"
