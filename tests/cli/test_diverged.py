@@ -26,6 +26,15 @@ def test_a_simulation_prints_its_table_and_ends_with_1(dpeer: Callable[..., Any]
     assert summary["worth"][0]["why"] == "training has diverged"
 
 
+def test_a_started_peer_ends_with_1_and_leaves_its_files(dpeer: Callable[..., Any], small_task: Path) -> None:
+    flags = [part for key, value in WILD.items() for part in (f"--{key.replace('_', '-')}", value)]
+    ended = dpeer("start", *flags, "--task", "mine.py:task", "--algorithm", "local", "--rank", 1)
+    assert ended.code == 1
+    assert ended.complaints[-1].startswith("dpeer: training has diverged on rank 1: ")
+    assert Path("dpeer-run/rank-1/model.safetensors").exists()
+    assert json.loads(Path("dpeer-run/rank-1/summary.json").read_text())["diverged"] is True
+
+
 def test_from_python_it_is_an_error_and_the_run_can_be_opened(small_task: Path, tmp_path: Path) -> None:
     with pytest.raises(Diverged):
         package.run(package.Settings(**WILD, task="mine.py:task", out=tmp_path / "run"))

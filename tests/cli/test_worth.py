@@ -1,11 +1,15 @@
 """`dpeer worth` as it is typed: what is printed, given away and refused."""
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from dpeer.training.local_baseline import LocalBaseline
 
 SMALL = ("--size", 2, "--rounds", 1, "--task", "mine.py:task", "--topology", "ring")
 
@@ -148,3 +152,43 @@ def test_peers_to_which_something_happens_are_compared_after_their_rounds(
     assert models[0] == models[1]
     assert [one["verdict"] for one in worth[0]] == [None] * 4
     assert all(one["verdict"] is not None for one in worth[1])
+
+
+def test_ctrl_c_stops_a_comparison_and_the_same_command_goes_on(
+    dpeer: Callable[..., Any], run: Callable[..., None], monkeypatch: pytest.MonkeyPatch, in_tmp_path: Path
+) -> None:
+    run("--rounds", 3)
+    train_round, signals = LocalBaseline.train_round, iter([signal.SIGINT])
+
+    def interrupted(baseline: LocalBaseline, enough: Callable[[], bool]) -> bool:
+        if baseline.completed:
+            for number in signals:
+                os.kill(os.getpid(), number)
+        return train_round(baseline, enough)
+
+    monkeypatch.setattr(LocalBaseline, "train_round", interrupted)
+    first = dpeer("worth", "dpeer-run/rank-1")
+    assert first.code == 0
+    message = (first.out + first.err).splitlines()[-1]
+    assert message.endswith("of 3 rounds of local-only training; the same command goes on")
+    assert (in_tmp_path / "dpeer-run/rank-1/alone").exists()
+    assert dpeer("worth", "dpeer-run/rank-1").out.splitlines()[-1].startswith("dpeer: gain ")
+
+
+@pytest.mark.slow
+def test_the_baseline_local_is_what_each_peer_would_have_alone(
+    simulate: Callable[..., Any], task: str, schedule: tuple[str, ...], tmp_path: Path
+) -> None:
+    """SAM and the head's epoch are gradients, too: alone a peer has as many, and its head's rate to finish with."""
+    (tmp_path / "dpeer.toml").write_text("[rank.1]\nbody_epochs = 3\nlocal_steps = 4\n")
+    common = ("--size", 3, "--task", task, *schedule, "--rounds", 2, "--finish", "head:1", "--head-lr", 0.3)
+    simulate(*common, "--alone", "always", "--out", "run")
+    simulate(*common, "--alone", "never", "--baseline", "local", "--out", "after")
+    found = [json.loads((tmp_path / f"run/rank-{rank}/summary.json").read_text())["worth"] for rank in range(3)]
+    for rank, worth in enumerate(found):
+        after = json.loads((tmp_path / f"after/baseline-local/rank-{rank}/summary.json").read_text())
+        assert (worth["alone"], worth["alone_auroc"]) == (after["accuracy"], after["worth"]["auroc"])
+    asked = json.loads(simulate(*common, "--baseline", "local", "--out", "asked", "--json").out.splitlines()[-1])
+    assert asked["baseline"] is None, "where peers train alone anyway it is no run of its own"
+    assert not (tmp_path / "asked/baseline-local").exists()
+    assert asked["worth"] == json.loads((tmp_path / "run/summary.json").read_text())["worth"]

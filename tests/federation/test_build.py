@@ -158,7 +158,7 @@ def test_where_nothing_is_shared_nobody_hears_anybody() -> None:
     [
         (TensorDataset(torch.randn(12, 4).to(torch.bfloat16), torch.arange(12)), True),
         (TensorDataset(torch.randn(12, 4).to_sparse(), torch.arange(12)), False),
-        (Subset(TensorDataset(torch.randn(12, 4)), range(12)), False),
+        (Subset(TensorDataset(torch.randn(12, 4), torch.arange(12)), range(12)), False),
     ],
 )
 def test_data_have_a_hash_where_they_are_dense_tensors_of_any_type(data: Dataset[Any], known: bool) -> None:

@@ -59,3 +59,13 @@ def test_halves_take_half_the_bytes(simulate: Command, in_tmp_path: Path, dtype:
             whole = wire.size(wire.encode(body))
             assert line["bytes_sent"] == line["bytes_received"] == whole
             assert 0 < whole - width * BODY < 150, "the header"
+
+
+def test_other_floats_on_the_wire_and_other_seeds_give_other_models(simulate: Command, in_tmp_path: Path) -> None:
+    def model(*arguments: object) -> bytes:
+        assert simulate(*arguments, "--alone", "never").code == 0
+        return (in_tmp_path / "dpeer-run" / "rank-0" / "model.safetensors").read_bytes()
+
+    first = model()
+    assert first == model("--compress", "float32", "--seed", 0)
+    assert len({first, model("--compress", "bfloat16"), model("--compress", "float16"), model("--seed", 4)}) == 4

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, T
 from dpeer.federation.folders import behind, check, naming
 from dpeer.federation.settings import Settings
 from dpeer.results.files import rank_folder
+from dpeer.results.metrics_file import MetricsFile
 from dpeer.simulation.run import simulate
 from dpeer.topology import Isolated, build
 from tests.error_texts import refused
@@ -160,3 +162,21 @@ def test_a_run_whose_disk_fills_up_ends_with_one_line(
         "dpeer: 'dpeer-run' cannot be written: no space is left on its disk, or in its quota; make room, then --resume "
         "goes on from the last completed round"
     )
+
+
+def test_a_folder_that_is_deleted_in_mid_run_ends_the_peer(
+    dpeer: Callable[..., Any], small_task: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    append = MetricsFile.append
+
+    def deleted(file: MetricsFile, entry: dict[str, Any]) -> str | None:
+        if entry["round"] == 1:
+            shutil.rmtree(tmp_path / "run")
+        return append(file, entry)
+
+    monkeypatch.setattr(MetricsFile, "append", deleted)
+    alone = ("--rank", 0, "--size", 2, "--algorithm", "local", "--rounds", 4, "--task", "mine.py:task")
+    ended = dpeer("start", *alone, "--out", "run")
+    assert ended.code == 2
+    assert "the folder was deleted in mid-run; restore it" in ended.complaints[-1]
+    assert not (tmp_path / "run").exists(), "nothing is written to a new folder of that name"

@@ -7,11 +7,14 @@ import pytest
 
 from dpeer.federation.keys import write_secret
 from tests.lines import lines_to
+from tests.thinning import only
 
 pytestmark = pytest.mark.slow
 
 ROUNDS = 100
 """Of a quarter of a second until the test lets the peers hurry, so that they are under way for as long as it looks."""
+
+QUICK = ("--body-epochs", 1, "--head-epochs", 1, "--batch-size", 20, "--evaluate-every", ROUNDS)
 
 LOST = {"neighbor-dead", "neighbor-lost", "neighbor-back", "neighbor-reconnected"}
 """Events of a neighbor that was not on one connection all the time."""
@@ -53,11 +56,11 @@ def sites(tmp_path, free_ports, task):
 
 
 @pytest.fixture
-def started(dpeer_process, schedule):
+def started(dpeer_process):
     """Start a site with its own file."""
     return lambda file, rank, *more: dpeer_process(
-        "start", "--federation", file, "--rank", rank, "--threads", 1, "--out", "out", *schedule,
-        "--task-option", "pause=0.004", *more,
+        "start", "--federation", file, "--rank", rank, "--threads", 1, "--out", "out", *QUICK,
+        "--task-option", "pause=0.006", *more,
     )  # fmt: skip
 
 
@@ -82,9 +85,11 @@ def events(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("first", [None, 0, 1], ids=["at once", "the lower rank's first", "the higher rank's first"])
+@pytest.mark.parametrize(
+    "first", only([None, 1], [None, 0, 1]), ids=["at once", "lower rank's first", "higher rank's first"]
+)
 def test_of_two_connections_one_lasts_and_of_those_in_use_the_one_that_the_lower_rank_has_dialled(
-    sites, started, heard, events, first, simulate, results, task, schedule, until, hurry
+    sites, started, heard, events, first, simulate, results, task, until, hurry
 ):
     """Both have dialled before any byte passes; a later connection is opened once rounds run on the first one.
 
@@ -113,6 +118,6 @@ def test_of_two_connections_one_lasts_and_of_those_in_use_the_one_that_the_lower
     for rank in range(2):
         assert heard(rank) == {number: [1 - rank] for number in range(ROUNDS)}
         assert not LOST & {*events(rank)}
-    common = ("--size", 2, "--task", task, "--rounds", ROUNDS, "--topology", "full", *schedule)
+    common = ("--size", 2, "--task", task, "--rounds", ROUNDS, "--topology", "full", *QUICK)
     simulate(*common, "--out", "simulated")
     assert results("out", 2) == results("simulated", 2)

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import urllib.request
 from collections.abc import Callable
@@ -30,11 +29,11 @@ FLAGS = (
 )  # fmt: skip
 
 
-def browse(folder: Path, url: str, width: int, *more: str) -> str:
-    """What a new Chromium prints after some seconds on the page."""
+def browse(folder: Path, url: str, width: int) -> str:
+    """The document in a new Chromium after some seconds on the page."""
     profile = folder / f"profile-{width}"
     shutil.rmtree(profile, ignore_errors=True)
-    words = [str(CHROMIUM), *FLAGS, f"--user-data-dir={profile}", f"--window-size={width},1200", *more, url]
+    words = [str(CHROMIUM), *FLAGS, f"--user-data-dir={profile}", f"--window-size={width},1200", "--dump-dom", url]
     return subprocess.run(words, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
@@ -54,7 +53,7 @@ DEAD = ALIVE | {"0-2": "dead", "1-2": "dead"}
 def test_peers_and_links_are_drawn_and_a_stopped_peer_turns(
     task: str, schedule: Any, dpeer_process: Any, until: Callable[..., Any], tmp_path: Path
 ) -> None:
-    dpeer_process("cluster", "--size", 3, "--dead-after", 2, "--task", task, *schedule, *PACED)
+    dpeer_process("cluster", "--size", 3, "--dead-after", 4, "--task", task, *schedule, *PACED)
     until(lambda: (tmp_path / "dpeer-run/rank-2/metrics.jsonl").exists())
     page = dpeer_process("dashboard", "--listen", 0)
     url = until(lambda: re.search(r"the page is at (http://127\.0\.0\.1:\d+/)", page.output))[1]
@@ -68,17 +67,14 @@ def test_peers_and_links_are_drawn_and_a_stopped_peer_turns(
 
     until(lambda: standings() == dict.fromkeys(range(3), "part"))
     for width in (1440, 390):
-        picture = tmp_path / f"{width}.png"
-        assert page_of(browse(tmp_path, url, width, "--dump-dom"))[:2] == (ALIVE, dict.fromkeys("012", "part"))
-        browse(tmp_path, url, width, f"--screenshot={picture}")
-        assert struct.unpack(">II", picture.read_bytes()[16:24]) == (width, 1200)
+        assert page_of(browse(tmp_path, url, width))[:2] == (ALIVE, dict.fromkeys("012", "part"))
 
     (pid,) = (one["pid"] for one in _asked(tmp_path) if one["rank"] == 2)
     os.kill(pid, signal.SIGSTOP)
     try:
         until(lambda: standings() == {0: "part", 1: "part", 2: "away"})
         until(lambda: served()["peers"][0]["links"]["2"][0] == "dead")
-        links, peers, trouble = page_of(browse(tmp_path, url, 1440, "--dump-dom"))
+        links, peers, trouble = page_of(browse(tmp_path, url, 1440))
         assert (links, peers) == (DEAD, {"0": "part", "1": "part", "2": "away"})
         assert trouble == "rank-2: runs, and does not answer within 5 s"
     finally:

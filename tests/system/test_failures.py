@@ -36,7 +36,7 @@ def test_the_others_finish_when_one_peer_is_killed_and_say_whom_they_lost(
 ):
     rounds = 4
     run = dpeer_command(
-        "cluster", "--size", 4, "--task", task, *schedule, "--rounds", rounds, "--dead-after", 3, *slow_after(2)
+        "cluster", "--size", 4, "--task", task, *schedule, "--rounds", rounds, "--dead-after", 6, *slow_after(2)
     )
     until(lambda: rounds_done("dpeer-run", 2) >= 2)
     victim = pid_of_rank(run, tmp_path / "dpeer-run" / "rank-2")
@@ -44,7 +44,7 @@ def test_the_others_finish_when_one_peer_is_killed_and_say_whom_they_lost(
     os.kill(victim, signal.SIGKILL)
     hurry()
     assert run.wait() == 1
-    until(lambda: run.offspring() == [], 20)
+    until(lambda: run.offspring() == [])
     assert "Traceback" not in run.output
     assert "dpeer: rank 2: was killed by SIGKILL" in run.output.splitlines()
 
@@ -65,15 +65,6 @@ def test_the_others_finish_when_one_peer_is_killed_and_say_whom_they_lost(
     assert "rank 1 lost rank 2" in run.output
 
 
-def test_a_peer_that_is_missing_at_the_start_is_named_after_the_wait(task, dpeer, free_ports):
-    alone = dpeer(
-        "start", "--rank", 1, "--size", 4, "--task", task, "--base-port", free_ports(4), "--wait", 0.5, "--threads", 1
-    )
-    assert alone.code == 3
-    assert alone.err.splitlines()[-1].startswith("dpeer: ranks 0, 2, 3 did not appear within 0.5 s")
-    assert not Path("dpeer-run/rank-1/model.safetensors").exists()
-
-
 @linux
 @pytest.mark.parametrize(
     ("command", "number"), [("cluster", signal.SIGINT), ("start", signal.SIGINT), ("start", signal.SIGTERM)]
@@ -89,8 +80,8 @@ def test_a_second_signal_ends_a_run_at_once(command, number, task, dpeer_process
     until(lambda: not pending(run))
     assert run.code is None, "it finishes its minibatch"
     run.signal(number)
-    assert run.wait(20) == 128 + number or (command == "cluster" and run.wait() != 0)
-    until(lambda: run.offspring() == [], 20)
+    assert run.wait() == 128 + number or (command == "cluster" and run.wait() != 0)
+    until(lambda: run.offspring() == [])
     assert "Traceback" not in run.output
 
 
@@ -122,9 +113,9 @@ def test_a_launcher_that_is_interrupted_as_it_starts_or_is_killed_leaves_no_proc
             while not (signal_mask(run.pid, "SigCgt") & end and (shielded() or len(run.offspring()) >= 2)):
                 assert run.code is None, run.output
         run.signal(signal.SIGINT)
-        run.succeed(60)
+        run.succeed()
         assert "stopped before the first round" in run.output or "stopped; --resume goes on" in run.output
-    until(lambda: run.offspring() == [], 20)
+    until(lambda: run.offspring() == [])
 
 
 def signal_mask(pid: int, name: str) -> int:

@@ -151,31 +151,3 @@ def test_one_sigterm_ends_a_peer_whose_disk_hangs(task, schedule, dpeer_process,
     assert "does the disk hang?" in run.output
     whole = [path.name for path in (tmp_path / "run" / "rank-0" / "checkpoint").glob("round-*")]
     assert whole == ["round-00000000"]
-
-
-def test_metrics_that_are_deleted_in_mid_run_or_before_a_resume_are_counted(
-    task, schedule, dpeer, slow_after, hurry, rounds_done, meanwhile, tmp_path
-):
-    folder = tmp_path / "run" / "rank-0"
-    common = (
-        "start", "--rank", 0, "--size", 2, "--algorithm", "local", "--task", task, *schedule, "--rounds", ROUNDS,
-        "--out", "run",
-    )  # fmt: skip
-
-    def delete() -> None:
-        (folder / "metrics.jsonl").rename(folder / "metrics.jsonl.1")
-        hurry()
-
-    second = folder / "checkpoint" / "round-00000001"
-    with meanwhile(lambda: (tmp_path / "pausing-0").exists() and second.is_dir(), delete):
-        ended = dpeer(*common, *slow_after(2))
-    assert "metrics.jsonl' was deleted in mid-run" in ended.out + ended.err
-    assert (summary(folder)["status"], summary(folder)["metrics_missing"]) == ("done", 2)
-    assert rounds_done("run") == ROUNDS - 2
-    for name in ("metrics.jsonl", "summary.json", "model.safetensors"):
-        (folder / name).unlink()
-    again = dpeer(*common, "--resume")
-    assert again.code == 0
-    assert "metrics.jsonl': it is not there any more; the run goes on" in again.out + again.err
-    assert summary(folder)["metrics_missing"] == ROUNDS
-    assert summary(folder)["accuracy"] is not None

@@ -4,7 +4,6 @@ The errors are the system's own, by limits of the process. Others are in tests/f
 """
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -85,16 +84,6 @@ def failing(task, schedule, tmp_path, monkeypatch):
     )  # fmt: skip
 
 
-def check_end(code: int, output: str, message: str) -> None:
-    """It has ended with one line that says this."""
-    assert code == 2, output
-    assert "Traceback" not in output
-    last = output.splitlines()[-1]
-    assert last.startswith("dpeer: ")
-    assert message in last
-    assert "then --resume goes on from the last completed round" in last
-
-
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="reads the size of a process in /proc")
 @pytest.mark.parametrize(
     ("how", "message", "rounds"),
@@ -115,7 +104,12 @@ def test_a_limit_of_the_system_ends_a_peer_that_can_be_resumed(
             (folder / name).unlink()
         resume = ("--resume",)
     ended = dpeer_process(*failing, "--task-option", f"how={how}", *resume)
-    check_end(ended.wait(), ended.output, message)
+    assert ended.wait() == 2, ended.output
+    assert "Traceback" not in ended.output
+    last = ended.output.splitlines()[-1]
+    assert last.startswith("dpeer: ")
+    assert message in last
+    assert "then --resume goes on from the last completed round" in last
     if how == "long":
         assert "model, card and summary cannot all be written" in ended.output
     found = checkpoint.latest(folder / checkpoint.FOLDER)
@@ -128,15 +122,3 @@ def test_a_limit_of_the_system_ends_a_peer_that_can_be_resumed(
         assert (summary["status"], summary["completed_rounds"]) == ("failed", saved)
     assert dpeer(*failing, "--resume").code == 0
     assert json.loads((folder / "summary.json").read_text())["status"] == "done"
-
-
-def test_a_folder_that_is_deleted_in_mid_run_ends_the_peer(failing, dpeer, slow_after, hurry, meanwhile, tmp_path):
-    def delete() -> None:
-        shutil.rmtree(tmp_path / "run")
-        hurry()
-
-    first = tmp_path / "run" / "rank-0" / "checkpoint" / "round-00000000"
-    with meanwhile(lambda: (tmp_path / "pausing-0").exists() and first.is_dir(), delete):
-        ended = dpeer(*failing, *slow_after(1))
-    check_end(ended.code, ended.out + ended.err, "the folder was deleted in mid-run; restore it")
-    assert not (tmp_path / "run").exists(), "nothing is written to a new folder of that name"

@@ -5,10 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.peer.member_files import read_lists
-from tests.runs import PACED
 
 SIGNED = ("--operator", "keys/operator.secret")
 ROUNDS = 400
+QUICK = (
+    "--body-epochs", 1, "--head-epochs", 1, "--batch-size", 20, "--evaluate-every", ROUNDS,
+    "--task-option", "fast=0", "--task-option", "pause=0.0075",
+)  # fmt: skip
+"""A round takes a third of a second until the test lets the peers hurry, and a moment from then on."""
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -18,26 +22,14 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_a_member_joins_one_moves_one_leaves_and_the_run_gets_more_rounds(
-    task, schedule, dpeer, dpeer_process, hurry, free_ports, until, tmp_path
+    task, dpeer, dpeer_process, hurry, free_ports, until, tmp_path
 ):
     run, first = tmp_path / "run", free_ports(5)
     (tmp_path / "hosts.txt").write_text("".join(f"127.0.0.1:{first + rank} Site {rank}\n" for rank in range(3)))
     made = dpeer(
-        "init",
-        ".",
-        "--hosts",
-        "hosts.txt",
-        "--keys",
-        "--operator",
-        "--task",
-        task,
-        "--topology",
-        "ring",
-        *schedule,
-        *PACED[:4],
-        "--rounds",
-        ROUNDS,
-    )
+        "init", ".", "--hosts", "hosts.txt", "--keys", "--operator", "--task", task, "--topology", "ring", *QUICK,
+        "--rounds", ROUNDS,
+    )  # fmt: skip
     assert made.code == 0, made.err
 
     def start(rank: int, *more: object) -> Any:

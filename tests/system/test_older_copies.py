@@ -11,7 +11,7 @@ from tests.thinning import only
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = 30
+ROUNDS = 16
 LEVELS = {
     "client": ("--privacy", "client", "--noise-multiplier", 2, "--clip-norm", 0.5),
     "sample": ("--privacy", "sample", "--noise-multiplier", 2, "--records", 64, "--batch-size", 16),

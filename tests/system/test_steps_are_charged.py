@@ -36,7 +36,7 @@ def task(rank, size, seed):
     return small.task(rank, size, seed)
 '''
 
-ROUNDS = 30
+ROUNDS = 9
 OPTIONS = (
     "--size", 2, "--task", "counted.py:task", "--rounds", ROUNDS, "--privacy", "sample", "--batch-size", 1,
     "--noise-multiplier", 4, "--target-epsilon", 4, "--records", 10, "--checkpoint-every", 3, "--finish", "none",

@@ -68,7 +68,9 @@ def test_one_training_record_changes_nothing_in_the_card(simulate, tmp_path, mon
         pytest.param(("--algorithm", "dfedmdc", "--alone", "always", "--baseline", "local"), marks=pytest.mark.long),
     ],
 )
-def test_no_card_of_such_a_run_counts_training_records(simulate, tmp_path, options):
+def test_no_card_of_such_a_run_counts_training_records_and_the_model_is_used_as_any_other(
+    simulate, dpeer, tmp_path, options
+):
     pooled = "iid" in options
     for rank in range(2):
         table(tmp_path / f"site-{rank}.csv", 61, rank)
@@ -84,23 +86,19 @@ def test_no_card_of_such_a_run_counts_training_records(simulate, tmp_path, optio
         assert not EXACT & set(one["privacy"])
         assert own["training_samples"] == sum(own["class_counts"]), "the peer's own files count as ever"
 
-
-def test_the_model_is_used_as_any_other_and_the_guide_names_every_file(simulate, dpeer, tmp_path):
-    for rank in range(2):
-        table(tmp_path / f"site-{rank}.csv", 60, rank)
-    simulate(*RUN, *SAMPLE, "--records", 50, "--out", "run")
-    written = {path.relative_to(tmp_path / "run" / "rank-0") for path in (tmp_path / "run" / "rank-0").rglob("*.*")}
-    run = ("--run", "run/rank-0")
+    rank = tmp_path / "run" / "rank-0"
+    written = {path.relative_to(rank) for path in rank.rglob("*.*")}
     for words in (
-        ("predict", *run, "--input", "site-1.csv", "--output", "out.csv"),
-        ("evaluate", *run, "--input", "site-1.csv"),
-        ("export", *run, "--output", "model.onnx"),
+        ("predict", "--run", rank, "--input", "site-1.csv", "--output", "out.csv"),
+        ("evaluate", "--run", rank, "--input", "site-1.csv"),
+        ("export", "--run", rank, "--output", "model.onnx"),
         ("report", "run", "--out", "page"),
     ):
         assert dpeer(*words).code == 0, words
     with (tmp_path / "out.csv").open() as file:
-        assert len(list(csv.DictReader(file))) == 60
+        assert len(list(csv.DictReader(file))) == 61
 
+    # The guide names every file.
     page, named = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8"), set()
     for heading in ("What may be given away", "Files"):
         (section,) = re.findall(rf"^#+ {heading}$(.*?)(?:^#|\Z)", page, flags=re.DOTALL | re.MULTILINE)
@@ -109,10 +107,7 @@ def test_the_model_is_used_as_any_other_and_the_guide_names_every_file(simulate,
     for path in written - {Path(".lock")}:
         assert str(path) in named or f"{path.parts[0]}/" in named - {"privacy/"}, path
 
-
-def test_without_privacy_a_card_counts(simulate, tmp_path):
-    for rank in range(2):
-        table(tmp_path / f"site-{rank}.csv", 60, rank)
-    simulate(*RUN, "--out", "run")
-    one = card(tmp_path / "run" / "rank-0")
-    assert sum(one["class_counts"]["train"]) == one["samples"]["train"] == 48 - one["samples"]["validation"]
+    simulate(*RUN, *where, "--out", "plain")
+    one = card(tmp_path / "plain" / "rank-0")
+    counted = sum(one["class_counts"]["train"]), one["samples"]["train"]
+    assert counted[0] == counted[1] > 0, "without privacy a card counts"

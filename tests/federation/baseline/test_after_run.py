@@ -84,6 +84,12 @@ def told(folder: Path) -> dict[str, Any]:
     return {name: value for name, value in summary(folder).items() if name not in ("settings", "wall_seconds")}
 
 
+def rounds(folder: Path) -> list[dict[str, Any]]:
+    """What was measured in each round, but for how long it took."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if not name.endswith("_seconds")} for line in lines]
+
+
 class Stopping(Silent):
     """Stops the run once every peer has completed some rounds."""
 
@@ -117,6 +123,7 @@ def test_it_is_the_one_that_the_run_would_have_made(run: Callable[..., Path], op
         assert told(folder) == told(there)
         for name in ("model.safetensors", "test-rows.json"):
             assert (folder / name).read_bytes() == (there / name).read_bytes()
+        assert rounds(folder) == rounds(there), "nothing of the run depends on it"
         cards = [json.loads((one / "model.json").read_text()) | {"written": None} for one in (folder, there)]
         assert cards[0] == cards[1]
         assert not (folder / "alone").exists()
