@@ -217,6 +217,7 @@ WITHOUT = "dpeer simulate --size 8 --rounds 40 --out without"
 FAST = {
     VISITS_WEIGHTED: Small(f"{TRAINS} --size 4", (new_visits,)),
     "dpeer keygen --rank 0 --out keys": Small(),
+    "dpeer algorithms NAME": Small(put=("NAME", "dfedmdc")),
     "dpeer keygen --rank R --out keys": Small(put=(" R ", " 4 ")),
     "dpeer keygen --rank 2 --out new": Small(),
     "dpeer init ward-study --hosts hosts.txt": Small(data=(hosts_file,)),
