@@ -118,7 +118,7 @@ class RankFolder:
 
     @property
     def recent_seconds(self) -> float | None:
-        """How long the last rounds took that this process has run, in the mean; None before the second one."""
+        """How long the last rounds took in the mean, since it has run all of them; None before the second one."""
         rounds = len(self._ends) - 1
         return (self._ends[-1] - self._ends[0]) / rounds if rounds > 0 else None
 
@@ -233,7 +233,10 @@ class RankFolder:
         self._completed = None  # first: one copy at a time
         number = entry["round"]
         best = self._learner.figures.best_round == number
-        self._ends.append(time.monotonic())
+        if over:  # in no time
+            self._ends.clear()
+        else:
+            self._ends.append(time.monotonic())
         if entry.get("heard") and not entry.get("adopted"):
             self.mixed = number, time.time()
         due = self._due(entry, over=over)

@@ -124,9 +124,10 @@ def _news(standings: Mapping[str, int]) -> str:
 def _tiles(peers: Sequence[_Peer], standings: Mapping[str, int]) -> list[tuple[str, str, str]]:
     """Name, value and a remark of each fact over all peers."""
     here = [one for one in peers if one.standing != "unasked"]
-    rest = {"idle": "idle", "away": "away", "ended": "ended", "unasked": "not asked"}
+    rest = {"idle": "idle", "away": "away", "ended": "ended", "unasked": "on other hosts"}
     aside = [f"{standings[name]} {word}" for name, word in rest.items() if standings.get(name)]
-    tiles = [("peers that take part", f"{standings.get('part', 0)} of {len(here)}", ", ".join(aside))]
+    of_this_host = " of this host" if standings.get("unasked") else ""
+    tiles = [(f"peers{of_this_host} that take part", f"{standings.get('part', 0)} of {len(here)}", ", ".join(aside))]
     running = [one for one in peers if one.standing in ("part", "idle", "unasked") and one.completed is not None]
     limit = max((one.rounds for one in peers if one.rounds is not None), default=None)
     of = "" if limit is None else f"of {limit}"

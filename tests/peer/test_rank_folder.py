@@ -119,6 +119,20 @@ def test_rounds_have_a_length_from_the_second_one_on(tmp_path, monkeypatch):
     assert files.recent_seconds == 2.0
 
 
+def test_rounds_that_others_had_completed_do_not_shorten_those_that_follow(tmp_path, monkeypatch):
+    """A peer that was away would say that the rest of a run is done in no time."""
+    clock = iter(range(1, 60, 2))
+    monkeypatch.setattr("dpeer.peer.rank_folder.time.monotonic", lambda: next(clock))
+    files = begun(tmp_path)
+    monkeypatch.setattr(RankFolder, "_seconds", lambda self: 0.0)
+    run(files, 0)
+    for number in range(1, 4):
+        files.complete({"round": number}, over=True)
+    assert files.recent_seconds is None
+    run(files, 4, 5, 6)
+    assert files.recent_seconds == 2.0
+
+
 @pytest.mark.parametrize("before", [[], [0]])
 def test_the_first_round_and_the_last_have_a_checkpoint_in_any_case(before, tmp_path):
     files = begun(tmp_path)

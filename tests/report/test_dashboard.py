@@ -93,7 +93,8 @@ def test_peers_stand_as_they_run_hang_and_have_ended_and_members_elsewhere_are_t
     }  # fmt: skip
     assert found["news"] == "1 of 4 take part"
     assert found["tiles"][:2] == [
-        ["peers that take part", "1 of 4", "1 idle, 1 away, 1 ended, 2 not asked"], ["round", "10", "of 20"],
+        ["peers of this host that take part", "1 of 4", "1 idle, 1 away, 1 ended, 2 on other hosts"],
+        ["round", "10", "of 20"],
     ]  # fmt: skip
     assert dict(map(tuple, ((why, tuple(names)) for why, names in found["trouble"]))) == {
         "runs, and does not answer within 5 s": ("rank-1",),
