@@ -60,7 +60,7 @@ def parse_seeds(text: str) -> list[int]:
         numbers = range(int(first), int(last) + 1) if dash else [int(part) for part in text.split(",")]
     except ValueError:
         numbers = []
-    if not numbers or len(numbers) > _MOST_SEEDS or min(numbers) < 0 or len(set(numbers)) < len(numbers):
+    if not numbers or numbers[_MOST_SEEDS:] or min(numbers) < 0 or len(set(numbers)) < len(numbers):
         raise ConfigurationError(f"--seeds {text!r}: expected FIRST-LAST or numbers with commas, for example 0-4")
     return list(numbers)
 

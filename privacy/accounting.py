@@ -150,6 +150,11 @@ def least_noise(
     def excess(log: float, rough: bool = False) -> float:
         """The logarithm of the epsilon with a noise over the target: nearly a straight line in that of the noise."""
         charges = merged(charged(math.exp(log)))
+        if not rough and accountant != "rdp" and tightest(charges) == "pld" and _rough(charges, delta) > _LARGEST:
+            raise ConfigurationError(
+                f"--target-epsilon {target:g}: the noise is too little for accountant pld: use rdp, or choose a "
+                "smaller epsilon"
+            )
         found = _rough(charges, delta) if rough else total_epsilon(charges, delta, accountant)
         return math.log(max(found, 1e-12) / target)
 

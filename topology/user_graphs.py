@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-import math
+from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 
 import networkx as nx
@@ -21,6 +22,8 @@ PREFIX = "file:"
 PLUGIN = plugins.Kind("topology", "function", "graph", TopologyError, inspect.isfunction)
 
 _DIGITS = 9
+
+_ROUNDING = 1e-12
 
 
 def file_graph(name: str, size: int) -> Graph:
@@ -73,9 +76,25 @@ def plugin_graph(name: str, size: int, seed: int) -> Graph:
     weights = [graph.edges[one, other].get("weight") for one, other in _sorted(graph)]
     if all(weight is None for weight in weights):
         return built
-    if not all(isinstance(weight, int | float) and math.isfinite(weight) for weight in weights):
+    if not all(isinstance(weight, Real) for weight in weights):
         raise TopologyError(f"{name}: give each edge a number as its weight, or none of them")
+    _check_weights(name, _sorted(graph), weights, size)
     return replace(built, weights=np.array(weights, dtype=np.float64))
+
+
+def _check_weights(name: str, edges: list[list[int]], weights: Sequence[float], size: int) -> None:
+    """Refuse weights that are lengths, costs or rates."""
+    meant = (
+        "the edge attribute 'weight' is what a body counts in its receiver's mean: call anything else by another name"
+    )
+    rest = np.ones(size)
+    for (one, other), weight in zip(edges, weights, strict=True):
+        if not 0 <= weight < 1:
+            raise TopologyError(f"{name}: edge {one}-{other} has weight {weight:g}, not in [0, 1); {meant}")
+        rest[[one, other]] -= float(weight)
+    least = int(rest.argmin())
+    if rest[least] < -_ROUNDING:
+        raise TopologyError(f"{name}: the edges of rank {least} weigh {1 - rest[least]:g} in all, more than 1; {meant}")
 
 
 def shown(name: str) -> str:

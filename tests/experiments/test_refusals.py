@@ -28,6 +28,7 @@ PRESETS: dict[str, Any] = {"algorithms": ["local", "dfedmdc:preset=dp2-fedsam"]}
         ({"algorithms": ["dfedsam:rho=1:rho=2"]}, "'rho' is given twice"),
         ({"seeds": "4-0"}, "--seeds '4-0'"),
         ({"seeds": "0-999999999999"}, "--seeds '0-999999999999'"),
+        ({"seeds": "0-99999999999999999999"}, "--seeds '0-99999999999999999999': expected FIRST-LAST or"),
         ({"reference": "dfedmdc"}, "unknown row 'dfedmdc' in --reference"),
         ({"grid": ["rho=0.1,0.2"]}, "--grid: 'rho' means nothing to any row (local)"),
         ({"grid": ["body-lr=0.1,0.2"], "seeds": "99-101"}, "--seeds: --grid chooses with seed 100"),

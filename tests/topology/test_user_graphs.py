@@ -124,6 +124,10 @@ def test_a_graph_that_is_not_there(name: str, fragment: str, in_tmp_path: Path) 
         build(name, 4)
 
 
+def weighted(values: str) -> str:
+    return f"g = nx.path_graph(4); nx.set_edge_attributes(g, {values}, 'weight'); return g"
+
+
 NAN = "nx.set_edge_attributes(g, float('nan'), 'weight')"
 
 
@@ -137,13 +141,24 @@ NAN = "nx.set_edge_attributes(g, float('nan'), 'weight')"
         ("return nx.empty_graph(size)", "mine.py:graph: the graph has no edges"),
         ("return 1 / 0", "mine.py:graph: failed: ZeroDivisionError"),
         ("g = nx.path_graph(size); g.edges[0, 1]['weight'] = 0.5; return g", "mine.py:graph: give each edge a number"),
-        (f"g = nx.path_graph(4); {NAN}; return g", "mine.py:graph: give each edge a number"),
+        (f"g = nx.path_graph(4); {NAN}; return g", "mine.py:graph: edge 0-1 has weight nan, not in [0, 1); the edge"),
+        (weighted("{(0, 1): 0.5, (1, 2): 3.2, (2, 3): 0.1}"), "mine.py:graph: edge 1-2 has weight 3.2, not in [0, 1)"),
+        (weighted("-0.1"), "mine.py:graph: edge 0-1 has weight -0.1, not in [0, 1); the edge attribute 'weight' is"),
+        (weighted("0.6"), "mine.py:graph: the edges of rank 1 weigh 1.2 in all, more than 1; the edge attribute"),
     ],
 )
 def test_a_function_that_makes_no_graph_is_refused(body: str, fragment: str, in_tmp_path: Path) -> None:
     Path("mine.py").write_text(f"import networkx as nx\ndef graph(size, seed):\n    {body}\n")
     with refused(TopologyError, fragment):
         build("mine.py:graph", 4)
+
+
+def test_weights_may_be_numbers_of_numpy(in_tmp_path: Path) -> None:
+    Path("mine.py").write_text(
+        "import networkx as nx\nimport numpy as np\ndef graph(size, seed):\n"
+        "    g = nx.path_graph(size); nx.set_edge_attributes(g, np.float32(0.5), 'weight'); return g\n"
+    )
+    assert build("mine.py:graph", 3).weights.tolist() == [[0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.5, 0.5]]
 
 
 def test_a_file_without_a_functions_name_is_refused(in_tmp_path: Path) -> None:

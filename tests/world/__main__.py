@@ -45,10 +45,10 @@ def main(arguments: list[str] | None = None) -> int:
                 )
     seconds = time.perf_counter() - began
     bad = Counter(name for name, _, _ in failed)
-    for name in names:
-        rate = played[name] / used[name]
+    for name in played:
+        rate = played[name] / max(used[name], 1e-9)
         print(f"{name:<10} {played[name]:>6} schedules, {bad[name]} failed, {rate:.1f} a second of a core")
-    total = sum(used.values())
+    total = max(sum(used.values()), 1e-9)
     print(
         f"{end - first} schedules from {first} on in {seconds:.0f} s on {options.processes} cores: "
         f"{(end - first) / seconds:.1f} a second, {(end - first) / total:.1f} a second of a core; {len(failed)} failed"

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.thinning import every
+from tests.world.__main__ import main
 from tests.world.checking import report, shrink, why
 from tests.world.faults import Fault
 from tests.world.learner import WorldLearner
@@ -12,6 +13,11 @@ from tests.world.scenario import SCHEDULES, Scenario, generate
 from tests.world.world import World
 
 CHUNKS = 20
+
+
+def test_fewer_schedules_than_families_are_played(capsys):
+    assert main(["--schedules", "2", "--processes", "1"]) == 0
+    assert "2 schedules from 0 on in " in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -95,7 +97,7 @@ def read(
     Raises:
         TaskError: The data cannot be read, or have fewer samples.
     """
-    return _read(reader, tuple(options.items()), seed, train_samples, test_samples)
+    return _read(reader, tuple(options.items()), _marks(options), seed, train_samples, test_samples)
 
 
 def forget() -> None:
@@ -104,10 +106,22 @@ def forget() -> None:
     divide.cache_clear()  # it keeps what it divided, too
 
 
+def _marks(options: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
+    """What changes with the files and folders that options name."""
+    found = []
+    for value in options.values():
+        with suppress(OSError, ValueError, RuntimeError):  # most options name no file
+            if isinstance(value, str):
+                stat = Path(value).expanduser().stat()
+                found.append((stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns))
+    return tuple(found)
+
+
 @lru_cache(maxsize=1)
 def _read(
     reader: Callable[..., Data],
     options: tuple[tuple[str, Any], ...],
+    marks: tuple[tuple[int, ...], ...],
     seed: int,
     train_samples: int | None,
     test_samples: int | None,

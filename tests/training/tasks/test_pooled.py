@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,19 @@ def test_a_data_set_is_read_once_and_can_be_forgotten() -> None:
     assert len(first.train) + len(second.train) == 80
     task(0)
     assert count == 2
+
+
+def test_a_file_that_has_changed_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "data.txt"
+
+    def reader(path: str) -> Data:
+        return Data(pool(len(Path(path).read_text())), None, 4)
+
+    path.write_text("x" * 20)
+    first = read(reader, {"path": str(path)}, 0)
+    assert read(reader, {"path": str(path)}, 0) is first
+    path.write_text("x" * 30)
+    assert len(read(reader, {"path": str(path)}, 0).train) == 30
 
 
 @pytest.mark.parametrize("options", [{"train_samples": 40}, {"test_samples": 20}])
