@@ -16,12 +16,8 @@ from dpeer.optional_libraries import check_libraries
 @click.command(short_help="Write a trained model as ONNX.")
 @run_option
 @click.option(
-    "--format", type=click.Choice(("onnx",)), default="onnx", expose_value=False,
-    help="onnx, the default and only one; it needs pip install 'dpeer[onnx]'.",
-)  # fmt: skip
-@click.option(
-    "--output", required=True, type=click.Path(path_type=Path), metavar="FILE",
-    help="The file; replaced if it exists.",
+    "--output", required=True, type=click.Path(path_type=Path), metavar="FILE.onnx",
+    help="The file, ONNX, which needs pip install 'dpeer[onnx]'; replaced if it exists.",
 )  # fmt: skip
 def export(run: Path, output: Path) -> None:
     """Write the model that a peer has ended with as ONNX, for programs that do not have dpeer.
@@ -31,10 +27,12 @@ def export(run: Path, output: Path) -> None:
 
     \b
     Example:
-      dpeer export --run dpeer-run/rank-0 --format onnx --output model.onnx
+      dpeer export --run dpeer-run/rank-0 --output model.onnx
     """  # noqa: D301 - \b is click's
     if output.is_dir():
         raise OutputError(f"--output {str(output)!r} is a folder: name a file")
+    if output.suffix not in ("", ".onnx"):  # a device has no ending
+        raise OutputError(f"--output {str(output)!r}: the model is written as ONNX: name a file that ends in .onnx")
     check_libraries("dpeer export", "onnx", onnx="ONNX", onnxscript="ONNX Script", onnxruntime="ONNX Runtime")
     model = load_model(run)
     from dpeer.training.use.exporting import export as write
@@ -47,7 +45,7 @@ def export(run: Path, output: Path) -> None:
 def _lines(output: Path, usage: dict[str, Any]) -> list[str]:
     shape = ", ".join(map(str, usage["input"]["shape"]))
     lines = [f"{output}: the same as the model for 1 and for 5 rows"]
-    lines.append(f"{usage['input']['name']}: float32, shape ({shape})")
+    lines.append(f"{usage['input']['name']}: {usage['input']['dtype']}, shape ({shape})")
     if usage["input_names"]:
         lines.append(f"names of the inputs, in order: {', '.join(usage['input_names'])}")
     lines += [f"before: {step}" for step in usage["before"]]

@@ -68,6 +68,7 @@ FLAGS = {
     "--line": "give --bandwidth RATE",
     "--new-data": "give another --out: a folder that holds a private run takes no other",
     "--patient-records": "leave it out: a run with --privacy-unit group protects all records of a patient together",
+    "--format": "leave it out: `dpeer export` writes ONNX, to a file that ends in .onnx",
     "--small": "give small settings as flags, such as --size 8 --rounds 30",
     **dict.fromkeys(("--at-epsilon", "--at-round", "--last", "--target"), _METRICS),
     **dict.fromkeys(("--dashboard", "--web"), "`dpeer dashboard RUN` shows the peers of this host in a browser"),

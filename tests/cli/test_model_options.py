@@ -126,7 +126,7 @@ def test_a_run_prints_and_keeps_what_it_was_measured_by(trained: Path) -> None:
 def test_a_model_is_exported(trained: Path, dpeer: Command) -> None:
     for name in ("onnxscript", "onnxruntime"):
         pytest.importorskip(name, reason="dpeer[onnx] brings it")
-    ended = dpeer("export", "--run", trained / "rank-1", "--format", "onnx", "--output", "model.onnx")
+    ended = dpeer("export", "--run", trained / "rank-1", "--output", "model.onnx")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.splitlines()[:3] == [
         "model.onnx: the same as the model for 1 and for 5 rows",
@@ -135,13 +135,16 @@ def test_a_model_is_exported(trained: Path, dpeer: Command) -> None:
     ]
     assert ended.out.splitlines()[-1] == "outputs: probabilities of the classes no, yes"
     assert Path("model.onnx").stat().st_size > 1000
+    ended = dpeer("export", "--run", trained / "rank-1", "--output", "model.pt")
+    assert ended.code == 2
+    assert "--output 'model.pt': the model is written as ONNX: name a file that ends in .onnx" in ended.err
 
 
 def test_the_program_of_the_page_about_models_runs(
     trained: Path, in_tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
-    (program,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    (program,) = re.findall(r"```python\n(import dpeer\n.*?)```", page, flags=re.DOTALL)
     Path("dpeer-run").symlink_to(trained)
     table(Path("new.csv"), slice(150, 200), ("pulse", "patient", "age", "weight"))
     table(Path("labelled.csv"), slice(150, 200))

@@ -7,8 +7,9 @@ import json
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from dpeer.atomic import replacing
 from dpeer.exceptions import TaskError, describe, not_written
 from dpeer.training.errors import blame
+from dpeer.training.use.exported_table import OfColumns, describe_column, sample_rows, single_columns
 from dpeer.training.use.model import TrainedModel
 from dpeer.training.use.new_data import token_count
 
@@ -62,15 +64,17 @@ def export(model: TrainedModel, path: Path) -> dict[str, Any]:
         raise TaskError(
             "the model's input is not one tensor: export the `module` of dpeer.load_model yourself, with torch"
         )
-    whole = Exported(model.module, bool(model.classes)).eval()
-    count = token_count(model.card)
-    sample = _sample(_ROWS, shape, count)
+    whole: nn.Module = Exported(model.module, bool(model.classes)).eval()
+    sample = partial(_sample, shape=shape, count=token_count(model.card))
+    if model.preparation is not None and (columns := single_columns(model.preparation.schema)):
+        whole = OfColumns(whole, model.preparation).eval()
+        sample = partial(sample_rows, columns=columns)
     usage = describe_use(model)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as draft, _quietly():
-            _write(whole, sample, draft, usage)
-            _check(whole, shape, draft, count)
+            _write(whole, sample(_ROWS), draft, usage)
+            _check(whole, sample, draft)
     except OSError as error:
         raise not_written(f"--output {str(path)!r}", error) from error
     return usage
@@ -79,10 +83,15 @@ def export(model: TrainedModel, path: Path) -> dict[str, Any]:
 def describe_use(model: TrainedModel) -> dict[str, Any]:
     """What goes into the exported model, what comes out, and what the caller has to do before."""
     built, preparation = model.card.get("model") or {}, model.preparation
-    steps = []
+    steps, names, shape = [], None if preparation is None else list(preparation.names), model.card["input_shape"]
+    kind = "int64" if built.get("tokens") else "float32"
+    columns = {} if preparation is None else single_columns(preparation.schema)
     if preparation is not None:
         steps.append("one row for each sample; the columns are the inputs' names, in this order")
-    if preparation is not None and not preparation.schema.plain:
+    if preparation is not None and columns:
+        names, shape, kind = list(columns), [len(columns)], "float64"
+        steps.append("make a number of each cell as columns says, NaN of a gap; docs/models.md has a reader")
+    elif preparation is not None and not preparation.schema.plain:
         steps.append("prepare the table's cells as preparation says (dpeer.load_model(...).read(path).inputs does it)")
     if built.get("pixels"):
         channels, height, width = built["shape"]
@@ -95,11 +104,15 @@ def describe_use(model: TrainedModel) -> dict[str, Any]:
         )
     if built.get("standardize"):
         steps.append("do not scale: the model subtracts the training mean and divides by the deviation itself")
-    kind = "int64" if built.get("tokens") else "float32"
     return {
         "task": model.card.get("task"),
-        "input": {"name": INPUT, "dtype": kind, "shape": ["rows", *model.card["input_shape"]]},
-        "input_names": None if preparation is None else list(preparation.names),
+        "input": {"name": INPUT, "dtype": kind, "shape": ["rows", *shape]},
+        "input_names": names,
+        "columns": [
+            describe_column(name, column, preparation.schema.missing if preparation else ())
+            for name, column in columns.items()
+        ]
+        or None,
         "output": {"name": OUTPUT, "is": "probabilities of the classes" if model.classes else "values"},
         "classes": list(model.classes) or None,
         "before": steps,
@@ -151,13 +164,13 @@ def _sample(rows: int, shape: list[int], count: int | None) -> Tensor:
     return torch.randint(count, (rows, *shape), generator=generator)
 
 
-def _check(whole: nn.Module, shape: list[int], path: Path, count: int | None = None) -> None:
+def _check(whole: nn.Module, sample: Callable[[int], Tensor], path: Path) -> None:
     """Hold the file's outputs against the model's, for one row and for several."""
     import onnxruntime
 
     content = path.read_bytes()
     for rows in (1, _ROWS + 2):
-        inputs = _sample(rows, shape, count)
+        inputs = sample(rows)
         batch = f"{rows} {'row' if rows == 1 else 'rows'}"
         with torch.no_grad(), blame(f"ONNX cannot take this model: it fails for {batch}"):
             expected = whole(inputs)

@@ -1,10 +1,12 @@
 """An exported model gives the numbers of the model, without dpeer."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -45,6 +47,58 @@ def test_a_table_s_model_is_written_with_its_columns_and_steps(
     assert inside == usage
     assert found == pytest.approx(loaded.predict(visits()).probabilities, abs=1e-5)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["model.onnx"]
+
+
+SCHEMA = """
+format = 1
+missing = ["NA"]
+target = { column = "outcome", classes = ["no", "yes"] }
+[columns]
+age = { kind = "number", range = [0, 100] }
+dose = { kind = "number", missing = ["-9"] }
+ward = { kind = "category", values = ["A", "B", "other ward"] }
+smoker = { kind = "yes-no", yes = ["yes", "1"], no = ["no", "0"] }
+seen = { kind = "date", format = ["%d.%m.%Y"], range = [2000-01-01, 2030-12-31] }
+"""
+
+
+def table(path: Path, rows: int, *, beyond: bool = False) -> Path:
+    rng = np.random.default_rng(rows)
+    lines = ["seen,ward,age,smoker,dose,note,outcome"]
+    for number in range(rows):
+        cells = [
+            f"{rng.integers(1, 29):02}.{rng.integers(1, 13):02}.{rng.integers(1995 if beyond else 2000, 2026)}",
+            rng.choice(["A", "b", "B", "C", "NA"]), rng.choice(["0", "17.5", "", *(["120", "-3"] if beyond else [])]),
+            rng.choice(["Yes", "no", "1", "NA"]), rng.choice(["1e3", "-9", "0.25", "12345678.5"]),
+        ]  # fmt: skip
+        lines.append(",".join([*map(str, cells), "x", "yes" if number % 3 else "no"]))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_table_s_model_takes_the_tables_own_columns_and_the_documented_reader_reads_them(
+    own: bool, leave: Leave, tmp_path: Path, runtime: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = SCHEMA if own else SCHEMA.replace('missing = ["-9"]', 'missing = ["-9"], range = [0, 2e7]')
+    (tmp_path / "schema.toml").write_text(schema + 'note = { kind = "ignore" }\n')
+    options = {"path": str(table(tmp_path / "visits.csv", 120))}
+    left = leave(
+        task="csv", task_options=options, schema=tmp_path / "schema.toml", standardize=own, partition="own",
+    )  # fmt: skip
+    loaded = dpeer.load_model(left.folder)
+    monkeypatch.chdir(tmp_path)
+    usage = export(loaded, Path("model.onnx"))
+    assert usage["input"] == {"name": "inputs", "dtype": "float64", "shape": ["rows", 5]}
+    assert (
+        usage["input_names"] == [one["name"] for one in usage["columns"]] == ["age", "dose", "seen", "smoker", "ward"]
+    )
+    expected = loaded.predict(table(tmp_path / "new.csv", 80, beyond=True)).probabilities
+    page = (Path(__file__).parents[3] / "docs" / "models.md").read_text()
+    (reader,) = re.findall(r"```python\n(import csv.*?)```", page, flags=re.DOTALL)
+    content: dict[str, Any] = {}
+    exec(compile(reader, "docs/models.md", "exec"), content)
+    assert content["found"] == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("model", only(["mlp"], ["digits", "cnn", "mlp", "small-body"]))
