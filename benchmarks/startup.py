@@ -29,7 +29,7 @@ from fleet import say, unshared_mb
 
 from dpeer.federation import forking, launcher
 from dpeer.federation.settings import Settings
-from dpeer.federation.view import Silent
+from dpeer.federation.view import View
 
 MIB = 2**20
 
@@ -55,7 +55,7 @@ async def started(peers: int, parameters: int, context: Any) -> tuple[list[float
         )  # fmt: skip
         for rank in range(peers):
             (settings.out / f"rank-{rank}").mkdir()
-        federation = launcher.Launcher(settings, Silent(), resume=False)
+        federation = launcher.Launcher(settings, View(), resume=False)
         seconds, members = [], []
         try:
             for rank in range(peers):

@@ -25,6 +25,7 @@ from rich.progress import (
 from rich.table import Table
 
 from dpeer.cli.terminal import Terminal
+from dpeer.federation.view import View
 from dpeer.results.training_alerts import Alert
 from dpeer.results.units import decimals, size
 
@@ -46,7 +47,7 @@ def open_view(terminal: Terminal, size: int, rounds: int, title: str) -> LiveTab
     return kind(terminal, size, rounds, title)
 
 
-class Printer:
+class Printer(View):
     """The lines that both views print; peers never wait for their reader."""
 
     def __init__(self, terminal: Terminal) -> None:
@@ -72,7 +73,7 @@ class Printer:
             self._terminal.offer(f"rank {rank}: {_SHORT[alert.kind]}, like rank {seen[0]}")
 
 
-class PlainLines(Printer, AbstractContextManager["PlainLines"]):
+class PlainLines(Printer):
     """A line whenever all peers have completed a round."""
 
     def __init__(self, terminal: Terminal, size: int, rounds: int, title: str) -> None:
@@ -164,7 +165,7 @@ class _Row:
             self.accuracy = entry["accuracy"]
 
 
-class LiveTable(Printer, AbstractContextManager["LiveTable"]):
+class LiveTable(Printer):
     """A table that is redrawn in place, on threads of its own."""
 
     def __init__(self, terminal: Terminal, size: int, rounds: int, title: str) -> None:

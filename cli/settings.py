@@ -80,14 +80,9 @@ def settings(
     if rank is not None or every or any(value not in (None, {}) for value in flags.values()):
         raise ConfigurationError("--rank, --all and flags of settings say what a file's values come to: give --of FILE")
     if as_json:
-        found = [
-            {
-                "name": one.name, "flag": one.flag, "heading": one.heading, "type": one.type, "default": one.default,
-                "agree": one.agree, "rank": one.rank, "text": one.text,
-            }
-            for one in chosen
-        ]  # fmt: skip
-        click.echo(json.dumps(found))
+        click.echo(
+            json.dumps([{name: value for name, value in vars(one).items() if name != "short"} for one in chosen])
+        )
         return
     (_print_whole if word else _print_list)(chosen)
 

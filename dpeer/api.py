@@ -20,7 +20,7 @@ from dpeer.federation.background_loop import BackgroundLoop
 from dpeer.federation.cluster_child import check_not_a_peer
 from dpeer.federation.run import check_converged, cluster
 from dpeer.federation.settings import Settings, revalidated
-from dpeer.federation.view import Silent
+from dpeer.federation.view import View
 from dpeer.optional_libraries import check_libraries
 from dpeer.plugins import is_importable
 from dpeer.results.files import MODEL, SUMMARY, rank_folder
@@ -147,7 +147,7 @@ def run(
         raise ConfigurationError(
             "dpeer.run was called by an on_record, for which the peers of its run wait: call it once that run has ended"
         )
-    view = _Listener(on_record, mode) if on_record is not None else Silent()
+    view = _Listener(on_record, mode) if on_record is not None else View()
     drive = BackgroundLoop()
     run_all = cluster if mode == "cluster" else simulate
     result = run_all(settings, resume=resume, overwrite=overwrite, open_view=lambda: view, drive=drive)
@@ -181,7 +181,7 @@ _listening = threading.local()
 """Whether this thread is calling an `on_record`."""
 
 
-class _Listener(Silent):
+class _Listener(View):
     """Passes on each peer's lines; meanwhile no peer of this process draws from the process's generators."""
 
     def __init__(self, on_record: OnRecord, mode: str) -> None:

@@ -139,7 +139,7 @@ def build(
     partition = (data.partition or builtin.partition) if builtin else None
     # Before the algorithm's code sees the data: neighbors get to know this.
     compared = (
-        fingerprint(config.values(), config.facts, graph, config.options, guarantee)
+        fingerprint(config)
         | divided(task, partition, data.test_split, private=private)
         | named(task, shares)
         | of_model(task)
@@ -176,12 +176,8 @@ def build(
         "evaluated_class_counts": class_counts(task, run.evaluate_on),
         "settings": config.plain() | {"validation": held_out, "keep": keep},
     }
-    beside = baseline_training(
-        copied, learner, how,
-        lambda number: rank >= topology.size or topology.at(number, rank).active, run, rank,
-        keep=kept, seed=how.seed, folder=own_folder,
-        resume=resume, part=1.0 if workers is None else min(1.0, workers / config.graph.size),
-    )  # fmt: skip
+    part = 1.0 if workers is None else min(1.0, workers / config.graph.size)
+    beside = baseline_training(config, copied, learner, keep=kept, folder=own_folder, resume=resume, part=part)
     noised = learner.about.trained_together if isinstance(session, SampleSession) else learner.about.shared_values
     promises = [] if session is None else session.notes(noised)
     divided_as = None
@@ -226,7 +222,7 @@ def build(
         baseline=beside,
         watch=_alert_monitor(task, config, facts),
         notes=[
-            *notes(task, learner, facts, config.algorithm, config.options, config.given, lacking=lacking),
+            *notes(config, task, learner, facts, lacking=lacking),
             *promises,
             *one_by_one_notes(learner),
             *first_weights_notes(task, data.init_from, config.privacy.privacy),

@@ -7,12 +7,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from dpeer.federation.config import RunConfig
 from dpeer.federation.settings import default_of, shared
-from dpeer.privacy import Guarantee
 from dpeer.privacy.settings import SAMPLE_ONLY, PrivacySettings
-from dpeer.topology import Topology, shared_name
+from dpeer.topology import shared_name
 from dpeer.training import Algorithm, Task, codecs, shared_options, source_hash
-from dpeer.training.algorithms.base import Facts
 from dpeer.training.algorithms.options import flagged_options
 from dpeer.training.algorithms.plugins import is_built_in
 from dpeer.training.models import find_model
@@ -30,24 +29,13 @@ _OPTIONS_ONLY_IF_SET: Mapping[str, tuple[str, ...]] = {"fedrod": ("personal", "h
 """The same for options of built-in algorithms, by the algorithm's name."""
 
 
-def fingerprint(
-    values: Mapping[str, Any],
-    facts: Facts,
-    graph: Topology,
-    options: Any,
-    guarantee: Guarantee | None = None,
-) -> dict[str, Any]:
+def fingerprint(config: RunConfig) -> dict[str, Any]:
     """The values that must be equal on all peers, in the order in which differences are named.
 
-    Args:
-        values: All settings by name, as they are used.
-        facts: The algorithm, and what its class states of itself.
-        graph: What follows from the settings of the graph; its edges and weights are compared.
-        options: The algorithm's; those that it shares are compared.
-        guarantee: What follows from the settings of privacy at client level; None without it.
+    Of settings marked as followed these are what follows: edges and weights, and the noise at client level.
     """
-    algorithm: type[Algorithm] = facts.algorithm
-    flagged = flagged_options(algorithm)
+    values, algorithm, graph = config.values(), config.algorithm, config.topology
+    guarantee, flagged = config.protected.guarantee, flagged_options(algorithm)
 
     def key_of(name: str) -> str:
         """An option's key: one of a user's own must not take the place of a setting of the same name."""
@@ -59,13 +47,13 @@ def fingerprint(
         **{f"topology {name}": value for name, value in graph.parameters.items()},
         "weights": graph.weights_rule,
         "edges": graph.digest,
-        "algorithm": facts.name,  # its file may lie elsewhere on every host
+        "algorithm": config.facts.name,  # its file may lie elsewhere on every host
         **({} if is_built_in(algorithm) else {"algorithm's source": source_hash(algorithm)}),
         "rounds": values["rounds"],
         "seed": values["seed"],
         **{name: values[name] for name in shared() if not _left_out(name, values[name])},
         **codecs.identity(values["compress"]),
-        **{key_of(name): value for name, value in _compared(algorithm, options).items()},
+        **{key_of(name): value for name, value in _compared(algorithm, config.options).items()},
         "privacy": values["privacy"],
         "clip_norm": guarantee.clip_norm if guarantee else None,
         "noise_multiplier": guarantee.noise_multiplier if guarantee else None,

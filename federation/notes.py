@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from dpeer.federation.config import VALIDATION
+from dpeer.federation.config import VALIDATION, RunConfig
 from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import default_of
 from dpeer.topology import Isolated, Participation
@@ -25,21 +25,18 @@ _FEW_ROWS = 10
 
 
 def notes(
-    task: Task, learner: TorchLearner, facts: Mapping[str, Any], algorithm: type[Algorithm], options: Any,
-    chosen: Collection[str], *, lacking: bool = False,
-) -> list[str]:  # fmt: skip
+    config: RunConfig, task: Task, learner: TorchLearner, facts: Mapping[str, Any], *, lacking: bool = False
+) -> list[str]:
     """The notes, a line each.
 
     Args:
+        config: The peer's.
         task: The peer's task.
         learner: The peer's learner.
         facts: What summary.json says of the run, its settings among them.
-        algorithm: The peer's algorithm.
-        options: The algorithm's options.
-        chosen: The settings that do not come from a default.
         lacking: Whether validation data were to be held out by default, and could not be.
     """
-    settings = facts["settings"]
+    settings, algorithm = facts["settings"], config.algorithm
     lines = [
         f"{settings['algorithm']} on {settings['task']}: {learner.about.samples} training samples, body of "
         f"{learner.about.body_parameters:,} parameters, head of {learner.about.head_parameters:,}"
@@ -52,7 +49,7 @@ def notes(
         lines.append(f"preset {settings['preset']}: {words}; {preset.remark}")
     changed = [name for name in _IF_SET if settings[name] != default_of(name)]
     used = [_value(name, settings) for name in (*_ALWAYS, *changed, *settings_of(algorithm))]
-    lines.append(", ".join([*used, *_own(algorithm, options), *_finish(learner, settings["finish"])]))
+    lines.append(", ".join([*used, *_own(algorithm, config.options), *_finish(learner, settings["finish"])]))
     lines += _choosing(task, learner, settings["keep"], lacking=lacking)
     lines += task.remarks
     lines += _computing(learner)
@@ -87,7 +84,7 @@ def notes(
     unused = {name for other in ALGORITHMS.values() for name in settings_of(other)} - {*settings_of(algorithm)}
     if not learner.about.shares:
         unused |= {"compress", "robust", "max_norm"}
-    no_effect = sorted(unused & {*chosen})
+    no_effect = sorted(unused & {*config.given})
     return [*lines, *(f"{_value(name, settings)} has no effect with {settings['algorithm']}" for name in no_effect)]
 
 

@@ -17,7 +17,7 @@ from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.operators import check_operators
 from dpeer.federation.settings import Settings, check_own_data
 from dpeer.federation.stop_signals import WARNINGS, stop_signals
-from dpeer.federation.view import Silent, View
+from dpeer.federation.view import View
 from dpeer.topology import take_part
 from dpeer.topology.settings import build_graph
 
@@ -97,7 +97,7 @@ def cluster(
     resume: bool = False,
     overwrite: bool = False,
     encrypt: bool = False,
-    open_view: OpenView = Silent,
+    open_view: OpenView = View,
     drive: Drive = drive_by_signals,
 ) -> Result:
     """Run all peers of a federation on this machine, each in a process of its own; see `run_federation`.

@@ -1,17 +1,22 @@
-"""View: the interface of a run's progress display, which gets rounds, ends, alerts, notes and waits of peers."""
+"""View: what gets the progress of a run, which are rounds, ends, alerts, notes and waits of peers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from dpeer.results.training_alerts import Alert
 
 
-class View(Protocol):
-    """Gets the progress of a run."""
+class View(AbstractContextManager["View"]):
+    """Gets the progress of a run; this one shows nothing."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
 
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
         """Take the line of metrics.jsonl of a round that a peer has completed."""
@@ -30,30 +35,3 @@ class View(Protocol):
 
     def notes(self, notes: Sequence[str]) -> None:
         """Take rank 0's notes to the user, before it starts."""
-
-
-class Silent(AbstractContextManager["Silent"]):
-    """A view that shows nothing."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-    def record(self, rank: int, entry: Mapping[str, Any]) -> None:
-        """See `View.record`."""
-
-    def status(self, rank: int, status: str) -> None:
-        """See `View.status`."""
-
-    def alert(self, rank: int, alert: Alert) -> None:
-        """See `View.alert`."""
-
-    def waiting(self, rank: int, neighbors: Sequence[int]) -> None:
-        """See `View.waiting`."""
-
-    def say(self, line: str) -> None:
-        """See `View.say`."""
-
-    def notes(self, notes: Sequence[str]) -> None:
-        """See `View.notes`."""

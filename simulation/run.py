@@ -7,7 +7,7 @@ from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.folders import working_folder_kept
 from dpeer.federation.run import Drive, OpenView, Result, Runner, drive_by_signals, run_federation
 from dpeer.federation.settings import Settings
-from dpeer.federation.view import Silent, View
+from dpeer.federation.view import View
 from dpeer.simulation.faults import check_faults
 
 
@@ -16,7 +16,7 @@ def simulate(
     *,
     resume: bool = False,
     overwrite: bool = False,
-    open_view: OpenView = Silent,
+    open_view: OpenView = View,
     drive: Drive = drive_by_signals,
 ) -> Result:
     """Run all peers of a federation in this process, with the results of `dpeer.federation.run.cluster` to the bit.

@@ -238,16 +238,12 @@ def _check_data(folder: Path, task: Task, config: RunConfig, summary: Mapping[st
 
 def _beside(folder: Path, task: Task, config: RunConfig, rounds: int, *, finished: bool) -> BaselineTraining:
     """The peer's baseline, as far as it is trained already."""
-    rank, hyperparameters = config.rank, config.training
     copied = copy_for_baseline(task, config.run.alone, "")
     learner = learner_by_itself(task, config)
     if not finished:
-        hyperparameters = hyperparameters.model_copy(update={"finish": "none"})
-    beside = baseline_training(
-        copied, learner, hyperparameters, lambda number: config.meeting.at(number, rank).active, config.run, rank,
-        keep="best" if config.run.keep == "best" else "last", seed=config.training.seed, folder=folder, resume=True,
-        rounds=rounds,
-    )  # fmt: skip
+        config = replace(config, training=config.training.model_copy(update={"finish": "none"}))
+    keep: Literal["last", "best"] = "best" if config.run.keep == "best" else "last"
+    beside = baseline_training(config, copied, learner, keep=keep, folder=folder, resume=True, rounds=rounds)
     assert beside is not None, "asked for"
     return beside
 

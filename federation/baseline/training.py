@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from dpeer.exceptions import CheckpointError, DpeerError, TaskError, describe
 from dpeer.federation.config import RunConfig, resolve
-from dpeer.federation.run_settings import RunPart
 from dpeer.federation.settings import Settings, revalidated
 from dpeer.results.units import duration
 from dpeer.training import Hyperparameters, Task, TorchLearner
@@ -180,15 +179,11 @@ def copy_for_baseline(task: Task, mode: str, shares: str) -> Task | str | None:
 
 
 def baseline_training(
+    config: RunConfig,
     copied: Task | str | None,
     learner: TorchLearner,
-    hyperparameters: Hyperparameters,
-    takes_part: Callable[[int], bool],
-    run: RunPart,
-    rank: int,
     *,
     keep: Literal["last", "best"],
-    seed: int,
     folder: Path,
     resume: bool = False,
     part: float = 1.0,
@@ -197,14 +192,10 @@ def baseline_training(
     """The baseline that is trained after a peer's rounds, as its settings have it.
 
     Args:
+        config: The peer's.
         copied: What `copy_for_baseline` gave.
         learner: The peer's own.
-        hyperparameters: The peer's.
-        takes_part: Whether the peer takes part in a round.
-        run: What the peer's run measures and compares.
-        rank: The peer.
         keep: Which model is kept.
-        seed: The seed of its batch order.
         folder: The rank's folder.
         resume: Whether the peer goes on with an earlier run, and so with what that has saved.
         part: This peer's part of the allowed time, where several share the threads of a process.
@@ -216,12 +207,15 @@ def baseline_training(
         return None
     if isinstance(copied, str):
         return BaselineTraining(None, copied)
+    hyperparameters: Hyperparameters = config.training
+    rank, run, meeting = config.rank, config.run, config.meeting
     # The algorithm's head may have a rate of its own, which `local` has not.
     if learner.about.finish_rate is not None:
         at_rate = Finish.parse(hyperparameters.finish)._replace(rate=learner.about.finish_rate)
         hyperparameters = hyperparameters.model_copy(update={"finish": str(at_rate)})
     made = LocalBaseline(
-        copied, hyperparameters, learner.algorithm.gradients(hyperparameters), takes_part, rank=rank, seed=seed,
+        copied, hyperparameters, learner.algorithm.gradients(hyperparameters),
+        lambda number: rank >= meeting.size or meeting.at(number, rank).active, rank=rank, seed=config.training.seed,
         keep=keep, evaluate_on=run.evaluate_on, evaluate_every=run.evaluate_every,
         compute=learner.about.compute, rounds=rounds,
     )  # fmt: skip

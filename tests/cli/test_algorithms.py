@@ -11,7 +11,6 @@ from dpeer.federation.presets import PRESETS
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.handshake import mismatch
 from dpeer.peer.core.wire import Hello
-from dpeer.topology.settings import build_graph
 from dpeer.training import ALGORITHMS
 from dpeer.training.algorithms.options import about_options, settings_of
 from tests.cli.command import parsed, text, words
@@ -111,8 +110,7 @@ def test_the_gradients_are_those_of_other_epochs_where_these_are_given() -> None
 
 
 def hello(rank: int, **values: Any) -> Hello:
-    config = resolve(Settings(**values), 0)
-    agreed = fingerprint(config.values(), config.facts, build_graph(config.graph), config.options)
+    agreed = fingerprint(resolve(Settings(**values), 0))
     return Hello(rank=rank, next_round=0, fingerprint=agreed, manifest={}, digest="")
 
 

@@ -10,7 +10,7 @@ from dpeer.federation.child_messages import Channel
 from dpeer.federation.cluster_child import Reports
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.settings import Settings
-from dpeer.federation.view import Silent
+from dpeer.federation.view import View
 from dpeer.results.files import METRICS
 
 
@@ -72,7 +72,7 @@ async def test_who_has_gone_is_heard_to_the_end_and_told_nothing_more(pair):
 async def test_a_launcher_that_did_not_read_takes_the_rounds_it_lacks_from_the_peers_file(tmp_path, small):
     rounds, shown = 200, []
 
-    class View(Silent):
+    class Shown(View):
         def record(self, rank, entry):
             shown.append((rank, entry["round"]))
 
@@ -105,7 +105,7 @@ async def test_a_launcher_that_did_not_read_takes_the_rounds_it_lacks_from_the_p
     assert not offers[-1]
     reports.end({"kind": "end", "status": "done"})
 
-    launcher = Launcher(Settings(size=2, out=tmp_path), View(), resume=False)
+    launcher = Launcher(Settings(size=2, out=tmp_path), Shown(), resume=False)
     member = Member(1, Ended(), Channel(ours), asyncio.get_running_loop().create_future())
     relay = asyncio.create_task(launcher.relay(member))
     await child.sent()

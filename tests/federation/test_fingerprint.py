@@ -14,7 +14,6 @@ from dpeer.federation.build import build
 from dpeer.federation.config import load, resolve
 from dpeer.federation.fingerprint import fingerprint, named, own_names
 from dpeer.federation.settings import Settings
-from dpeer.topology.settings import build_graph
 from dpeer.training import Algorithm, Task
 from dpeer.training.models import build_model
 
@@ -37,8 +36,7 @@ PRIVATE_RECORDS = {"privacy": "sample", "noise_multiplier": 2.0, "clip_norm": 1.
 
 
 def fingerprint_of(settings: Settings) -> dict[str, Any]:
-    config = resolve(settings, 0)
-    return fingerprint(config.values(), config.facts, build_graph(config.graph), config.options)
+    return fingerprint(resolve(settings, 0))
 
 
 def message(**values: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dpeer.federation.baseline.after_run import compare_after_run, give_away, ra
 from dpeer.federation.rank_lock import held
 from dpeer.federation.run import Runner, drive_by_signals
 from dpeer.federation.settings import Settings
-from dpeer.federation.view import Silent
+from dpeer.federation.view import View
 from dpeer.simulation.run import simulate
 from dpeer.training.local_baseline import LocalBaseline
 
@@ -68,7 +68,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     def ran(out: str, drive: Callable[[Runner], None] = drive_by_signals, view: Any = None, **values: Any) -> Path:
         settings = {"size": 2, "task": "mine.py:task", "rounds": 4, "batch_size": 8, "alone": "never"} | values
         made = Settings(out=tmp_path / out, **settings)
-        simulate(made, drive=drive, open_view=lambda: view or Silent())
+        simulate(made, drive=drive, open_view=lambda: view or View())
         return tmp_path / out
 
     return ran
@@ -90,7 +90,7 @@ def rounds(folder: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in line.items() if not name.endswith("_seconds")} for line in lines]
 
 
-class Stopping(Silent):
+class Stopping(View):
     """Stops the run once every peer has completed some rounds."""
 
     def __init__(self, rounds: int) -> None:
