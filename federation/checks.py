@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError
 from dpeer.federation.config import RunConfig
-from dpeer.federation.run_settings import RunPart
 from dpeer.plugins import check_source
 from dpeer.topology import Row, Topology
 from dpeer.training import Task
@@ -19,6 +19,9 @@ from dpeer.training.schedules import ends_with_the_run
 from dpeer.training.settings import TrainingPart
 from dpeer.training.state.store import Origin
 
+Refused = Iterator[tuple[bool, str]]
+"""Combinations: whether each is asked for, and why not then, with the setting, its value and what would be right."""
+
 
 def check_settings(config: RunConfig) -> None:
     """Refuse settings that contradict each other, the graph or the promise of privacy; no data are read.
@@ -26,15 +29,7 @@ def check_settings(config: RunConfig) -> None:
     Raises:
         ConfigurationError: Names the setting, its value, and what would be right.
     """
-    data = config.data
-    if data.schema is not None and data.standardize and config.privacy.privacy != "none":
-        raise ConfigurationError(
-            "--standardize: with --privacy the ranges of the schema scale numbers, and nothing of the data does: leave "
-            "it out"
-        )
-    check_round_budget(config.run, config.privacy.privacy)
-    check_stated(config.privacy.rounds_released, config.training.rounds)
-    check_quorum(config.network.quorum, config.graph.size)
+    _check(_of_settings(config))
     # What follows from settings that cannot be met is refused where it is computed.
     _ = config.meeting, config.protected.guarantee
     check_exchange(config, config.topology)
@@ -46,17 +41,9 @@ def check_exchange(config: RunConfig, graph: Topology) -> None:
     Raises:
         ConfigurationError: Names the setting, its value, and what would be right.
     """
-    how, facts = config.training, config.facts
-    if how.participation_mode == "server":
-        check_server(how)
-    if facts.shares == "nothing":
-        return
-    check_hostile(how, graph)
-    if how.participation_mode == "server" and issubclass(config.algorithm, DisPFL):
-        raise ConfigurationError(
-            f"--participation-mode server: {facts.name} mixes in a way of its own, which needs what each receiver "
-            "itself has sent in the round: use --participation-mode peers, or another --algorithm"
-        )
+    _check(_of_mixing(config))
+    if config.facts.shares != "nothing":
+        check_hostile(config.training, graph)
 
 
 def check_list(config: RunConfig, graph: Topology, rounds: int) -> None:
@@ -65,33 +52,73 @@ def check_list(config: RunConfig, graph: Topology, rounds: int) -> None:
     Raises:
         ConfigurationError: Names the setting, its value, and what would be right.
     """
-    how = config.training
     check_exchange(config, graph)
-    if rounds == how.rounds:
-        return
-    if ends_with_the_run(how.lr_schedule):
-        raise ConfigurationError(
-            f"--rounds {rounds}: --lr-schedule {how.lr_schedule} ends with round {how.rounds}, so this run cannot be "
-            "extended: begin another one with --init-from"
-        )
-    if issubclass(config.algorithm, DisPFL):
-        raise ConfigurationError(
-            f"--rounds {rounds}: {how.algorithm} plans its training for {how.rounds} rounds, so this run cannot be "
-            "extended: begin another one with --init-from"
-        )
+    if rounds != config.training.rounds:
+        _check(_of_rounds(config, rounds))
 
 
-def check_quorum(quorum: str | int, size: int) -> None:
-    """Refuse a number of ranks that is no quorum.
+def _check(combinations: Refused) -> None:
+    for asked, why in combinations:
+        if asked:
+            raise ConfigurationError(why)
 
-    Raises:
-        ConfigurationError: Two groups of so many ranks can be apart, or the federation has fewer ranks.
-    """
-    if isinstance(quorum, int) and not size // 2 < quorum <= size:
-        raise ConfigurationError(
-            f"--quorum {quorum}: expected {size // 2 + 1} to {size} of {size} ranks; two groups of at most half the "
-            "ranks could both go on, each without the other"
+
+def _of_settings(config: RunConfig) -> Refused:
+    data, level, seconds = config.data, config.privacy.privacy, config.run.round_seconds
+    quorum, size = config.network.quorum, config.graph.size
+    released, rounds = config.privacy.rounds_released, config.training.rounds
+    yield (
+        data.schema is not None and bool(data.standardize) and level != "none",
+        "--standardize: with --privacy the ranges of the schema scale numbers, and nothing of the data does: leave it "
+        "out",
+    )
+    # At client level noise covers a whole update, however many steps it is made of. At sample level it covers each step
+    # alone, and the steps of a round are public.
+    yield (
+        seconds is not None and level == "sample",
+        f"--round-seconds {seconds} with --privacy sample: how many steps fit into a time depends on the records that "
+        "were drawn, and no epsilon covers that: give --local-steps, as few as this peer has the time for",
+    )
+    yield released > rounds, f"--rounds-released {released}: expected at most {rounds}, the rounds of this run"
+    yield (
+        isinstance(quorum, int) and not size // 2 < quorum <= size,
+        f"--quorum {quorum}: expected {size // 2 + 1} to {size} of {size} ranks; two groups of at most half the ranks "
+        "could both go on, each without the other",
+    )
+
+
+def _of_mixing(config: RunConfig) -> Refused:
+    """Ways to mix that need what the receiver itself has sent, where a sample of the peers sends to all."""
+    how = config.training
+    server = how.participation_mode == "server"
+    for given, flag in (
+        (how.robust != "none", f"--robust {how.robust}"),
+        (how.max_norm is not None, f"--max-norm {how.max_norm}"),
+        (how.compress not in ("float32", "bfloat16", "float16"), f"--compress {how.compress}"),
+    ):
+        yield (
+            server and given,
+            f"--participation-mode server with {flag}: it needs what the receiver itself has sent in the round, and "
+            "most send nothing: leave one of the two out",
         )
+    yield (
+        server and issubclass(config.algorithm, DisPFL),
+        f"--participation-mode server: {config.facts.name} mixes in a way of its own, which needs what each receiver "
+        "itself has sent in the round: use --participation-mode peers, or another --algorithm",
+    )
+
+
+def _of_rounds(config: RunConfig, rounds: int) -> Refused:
+    how = config.training
+    then = "so this run cannot be extended: begin another one with --init-from"
+    yield (
+        ends_with_the_run(how.lr_schedule),
+        f"--rounds {rounds}: --lr-schedule {how.lr_schedule} ends with round {how.rounds}, {then}",
+    )
+    yield (
+        issubclass(config.algorithm, DisPFL),
+        f"--rounds {rounds}: {how.algorithm} plans its training for {how.rounds} rounds, {then}",
+    )
 
 
 def check_hostile(training: TrainingPart, graph: Topology) -> None:
@@ -142,53 +169,6 @@ def _lacks(row: Row, robust: Robust) -> str | None:
                 "use clip, or a graph on which all have two neighbors or more and equally many"
             )
     return None
-
-
-_AS_FLOATS = ("float32", "bfloat16", "float16")
-
-
-def check_server(training: TrainingPart) -> None:
-    """Refuse ways to mix that compare a received body with the one that the receiver itself has sent.
-
-    Raises:
-        ConfigurationError: Names the setting.
-    """
-    robust = f"--robust {training.robust}" if training.robust != "none" else None
-    furthest = f"--max-norm {training.max_norm}" if training.max_norm is not None else None
-    compressed = f"--compress {training.compress}" if training.compress not in _AS_FLOATS else None
-    for flag in filter(None, (robust, furthest, compressed)):
-        raise ConfigurationError(
-            f"--participation-mode server with {flag}: it needs what the receiver itself has sent in the round, and "
-            "most send nothing: leave one of the two out"
-        )
-
-
-def check_round_budget(run: RunPart, privacy: str) -> None:
-    """Refuse a budget of a round's time where privacy does not allow it.
-
-    At client level noise covers a whole update, however many steps it is made of. At sample level it covers each step
-    alone, and the steps of a round are public.
-
-    Raises:
-        ConfigurationError: Names the setting, its value, and what would be right.
-    """
-    seconds = run.round_seconds
-    if privacy == "sample" and seconds is not None:
-        asked = f"{seconds:g}" if isinstance(seconds, float) else seconds
-        raise ConfigurationError(
-            f"--round-seconds {asked} with --privacy sample: how many steps fit into a time depends on the records "
-            "that were drawn, and no epsilon covers that: give --local-steps, as few as this peer has the time for"
-        )
-
-
-def check_stated(released: int, rounds: int) -> None:
-    """Refuse to charge more rounds than a run has.
-
-    Raises:
-        ConfigurationError: Names the setting, its value, and what would be right.
-    """
-    if released > rounds:
-        raise ConfigurationError(f"--rounds-released {released}: expected at most {rounds}, the rounds of this run")
 
 
 _WAYS = {

@@ -10,7 +10,7 @@ import pytest
 import dpeer
 from dpeer import privacy
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError, OutputError
-from dpeer.federation.checks import check_stated
+from dpeer.federation.checks import check_settings
 from dpeer.federation.config import resolve
 from dpeer.federation.folders import check
 from dpeer.federation.ledger_checks import check_ledger, counted
@@ -268,7 +268,7 @@ def test_nothing_is_counted_until_something_was_released(tmp_path: Path) -> None
 
 def test_more_rounds_than_a_run_has_cannot_be_stated() -> None:
     with refused(ConfigurationError, "--rounds-released 21", "at most 20"):
-        check_stated(21, 20)
-    check_stated(20, 20)
+        check_settings(resolve(Settings(rounds_released=21, rounds=20, privacy="client", noise_multiplier=2.0), 0))
+    check_settings(resolve(Settings(rounds_released=20, rounds=20, privacy="client", noise_multiplier=2.0), 0))
     with refused(ConfigurationError, "--rounds-released 3", "--privacy"):
         promise(Settings(rounds_released=3))

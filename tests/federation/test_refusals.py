@@ -10,7 +10,7 @@ import pytest
 from dpeer.exceptions import AddressError, ConfigurationError
 from dpeer.federation.addresses import addresses, listen_address, relay_listen_address
 from dpeer.federation.build import build
-from dpeer.federation.checks import check_hostile, check_quorum, check_round_budget
+from dpeer.federation.checks import check_hostile, check_settings
 from dpeer.federation.config import from_flags, load, parse_option, resolve
 from dpeer.federation.hosts_file import Host, read_hosts
 from dpeer.federation.keys import public_keys
@@ -52,6 +52,10 @@ def hostile(**values: Any) -> None:
     check_hostile(settings := Settings(**values), build_graph(settings))
 
 
+def checked(**values: Any) -> None:
+    check_settings(resolve(Settings(**values), 0))
+
+
 def sampled(**values: Any) -> None:
     server = {"topology": "full", "participation": 0.5, "participation_mode": "server", "size": 4}
     build(resolve(Settings(**server, **values), 0))
@@ -68,9 +72,9 @@ def private(**values: Any) -> None:
         (lambda: keys(KEYS[0], None, KEYS[2]), "rank 1 has no `key` in the federation file"),
         (lambda: keys(KEYS[0], KEYS[1], KEYS[0]), "is rank 0's, too"),
         (lambda: keys(KEYS[0], "ab", KEYS[2]), "rank.1.key = 'ab'"),
-        (lambda: check_quorum(4, 8), "--quorum 4: expected 5 to 8 of 8 ranks"),
+        (lambda: checked(quorum=4, size=8), "--quorum 4: expected 5 to 8 of 8 ranks"),
         (
-            lambda: check_round_budget(Settings(round_seconds=2.5), "sample"),
+            lambda: checked(round_seconds=2.5, privacy="sample"),
             "--round-seconds 2.5 with --privacy sample",
         ),
         (lambda: from_flags({"wait": "2 weeks"}), "--wait = '2 weeks'"),
