@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from dpeer.cli.model_options import input_option, run_option, tokenizer_option
-from dpeer.exceptions import OutputError
+from dpeer.exceptions import ConfigurationError, OutputError, TaskError
 from dpeer.federation.load_model import load_model
 
 
@@ -21,12 +21,14 @@ from dpeer.federation.load_model import load_model
     "--output", required=True, type=click.Path(path_type=Path), metavar="OUT.csv",
     help="csv file of the predictions; an existing file is replaced.",
 )  # fmt: skip
-def predict(run: Path, data: Path, tokenizer: Path | None, output: Path) -> None:
+@click.option("--flags", is_flag=True, help="Add a column that says what of a row was cut, unknown or a gap.")
+@click.option("--strict", is_flag=True, help="Exit with 2 if rows of a table cannot be read and are left out.")
+def predict(run: Path, data: Path, tokenizer: Path | None, output: Path, flags: bool, strict: bool) -> None:
     """Predict new rows with the model that a peer has ended with.
 
     Columns of a table are found by their names, whatever their order; the column that is predicted may be missing.
     OUT.csv has a row for each row: its number (or file) and the columns that are no inputs, the predicted class and a
-    probability for each class, or the predicted value.
+    probability for each class, or the predicted value. Rows that cannot be read are named, and left out.
 
     \b
     Example:
@@ -41,9 +43,14 @@ def predict(run: Path, data: Path, tokenizer: Path | None, output: Path) -> None
     model = load_model(run, tokenizer=tokenizer)
     from dpeer.training.use.model import write_predictions
 
-    found = model.predict(data)
-    write_predictions(found, output)
+    new = model.read(data, leave_out=True)
+    if flags and not new.flags:
+        raise ConfigurationError(f"--flags is for tables, and {str(data)!r} is none: leave it out")
+    found = model.predict(new)
+    write_predictions(found, output, flags=flags)
     for remark in found.remarks:
         click.echo(f"WARNING: {remark}", err=True)
     lines = f"{output}: {len(found)} {'row' if len(found) == 1 else 'rows'}"
     click.echo(lines, err=not output.is_file())  # else it would stand among rows that are written to /dev/stdout
+    if strict and new.left_out:
+        raise TaskError(f"{str(data)!r}: {new.left_out} of its rows cannot be read: {str(output)!r} has the others")

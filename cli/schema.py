@@ -13,14 +13,19 @@ from dpeer.cli.tables import plain_table, print_table
 from dpeer.exceptions import ConfigurationError, OutputError, not_written
 from dpeer.training.data.duplicate_rows import count_equal, digests, in_words
 from dpeer.training.data.tables import check as checking
+from dpeer.training.data.tables import merge as merging
 from dpeer.training.data.tables.check import Checked
+from dpeer.training.data.tables.guess import Guess
 from dpeer.training.data.tables.prepare import raw_rows
-from dpeer.training.data.tables.propose import Guess, Proposed, as_toml, propose
+from dpeer.training.data.tables.propose import Proposed, as_toml, propose
 from dpeer.training.data.tables.schema import read_schema
-from dpeer.training.data.tables.sheet import read_sheet
+from dpeer.training.data.tables.sheet import Sheet, read_sheet
 
 FIRST = 10
 """Cells that are shown of each problem, unless all are wanted."""
+
+_STRANGERS, _LONGEST = 5, 40
+"""Cells with their rows that a question shows, and their letters."""
 
 _WORDS = 8
 """Words of a column that are shown; the file has all."""
@@ -46,20 +51,16 @@ def init(file: str, target: str | None, group: str | None, out: Path, overwrite:
     One site does this; people of all sites review the file, and then all use the same. It holds no rows, but ranges
     and values that were computed from them.
     """
-    if out.exists() and not overwrite:
-        raise OutputError(f"--out {str(out)!r} exists, maybe with edits: give another --out, or --overwrite")
+    _check_free(out, overwrite)
     sheet = read_sheet(file)
     proposed = propose(sheet, target, group)
-    try:
-        out.write_text(as_toml(proposed), encoding="utf-8")
-    except OSError as error:
-        raise not_written(f"--out {str(out)!r}", error) from error
-    _print_proposed(proposed)
+    _write(proposed, out)
+    _print_proposed(proposed, sheet)
     click.echo(f"{out}: proposed from {len(sheet)} rows of {file}. Review it before you share it, then")
     click.echo(f"    dpeer schema check {file} --schema {out}")
 
 
-def _print_proposed(proposed: Proposed) -> None:
+def _print_proposed(proposed: Proposed, sheet: Sheet | None = None) -> None:
     table = plain_table()
     for title in ("column", "kind", "proposed"):
         table.add_column(title, overflow="fold")
@@ -72,10 +73,23 @@ def _print_proposed(proposed: Proposed) -> None:
     click.echo("")
     remarks: dict[str, list[str]] = {}
     for name, found in rows.items():
+        where = "" if sheet is None else _where(found, sheet, name)
         if found.remark:
-            remarks.setdefault(found.remark, []).append(name)
+            remarks.setdefault(f"{found.remark}{where}", []).append(name)
+        if sheet is not None and (count := sheet.hidden.get(name)):
+            remarks.setdefault(f"invisible signs were taken off {count} cells", []).append(name)
     for remark, names in remarks.items():
         click.echo(f"{', '.join(names)}: {remark}")
+
+
+def _where(found: Guess, sheet: Sheet, name: str) -> str:
+    """The first cells that do not fit, with their rows; they are not written into the schema."""
+    strange = {*found.strange}
+    cells = [(place, cell) for place, cell in zip(sheet.places, sheet.cells[name], strict=True) if cell in strange]
+    if not cells:
+        return ""
+    shown = ", ".join(f"row {place}: {cell[:_LONGEST]!r}" for place, cell in cells[:_STRANGERS])
+    return f" ({shown}{', ...' if len(cells) > _STRANGERS else ''})"
 
 
 def _short(found: Guess) -> str:
@@ -89,6 +103,39 @@ def _short(found: Guess) -> str:
         extra = keys.get("unit") or " or ".join([formats] if isinstance(formats, str) else formats)
         return f"{low} to {high} {extra}".strip()
     return f"{', '.join(keys['yes'])} / {', '.join(keys['no'])}" if "yes" in keys else ""
+
+
+@schema.command(short_help="Make one schema of several sites' proposals.")
+@click.argument("files", nargs=-1, required=True, metavar="A.toml B.toml ...")
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("schema.toml"), metavar="FILE",
+    show_default=True, help="Schema to write.",
+)  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace a schema that is there.")
+def merge(files: tuple[str, ...], out: Path, overwrite: bool) -> None:
+    """Make one schema of several: ranges are widened, values and words united, and what differs is asked.
+
+    Where they differ the first file's word stands in the result, with a comment above it.
+    """
+    if len({*files}) < 2:
+        raise ConfigurationError(f"schema merge {' '.join(files)}: expected two files or more")
+    _check_free(out, overwrite)
+    merged = merging.merge({file: read_schema(file) for file in files})
+    _write(merged, out)
+    _print_proposed(merged)
+    click.echo(f"{out}: of {', '.join(files)}. Review it before you share it, then check each site's table against it")
+
+
+def _check_free(out: Path, overwrite: bool) -> None:
+    if out.exists() and not overwrite:
+        raise OutputError(f"--out {str(out)!r} exists, maybe with edits: give another --out, or --overwrite")
+
+
+def _write(proposed: Proposed, out: Path) -> None:
+    try:
+        out.write_text(as_toml(proposed), encoding="utf-8")
+    except OSError as error:
+        raise not_written(f"--out {str(out)!r}", error) from error
 
 
 @schema.command(short_help="List what does not fit a schema.")
@@ -129,6 +176,7 @@ def _fitting(found: Checked, schema_file: Path) -> list[str]:
         lines.append(f"no row is of class {', '.join(map(repr, empty))}: this site learns of it from the others")
     if found.gaps:
         lines.append(f"missing: {_counted(found.gaps)}")
+    lines += found.dressed
     for name, words in found.others.items():
         first = ", ".join(f"{word!r} {count}" for word, count in list(words.items())[:5])
         rest = ", ..." if len(words) > 5 else ""

@@ -67,6 +67,27 @@ def test_new_rows_are_predicted_whatever_the_columns_order(trained: Path, dpeer:
     assert not [path for path in Path().iterdir() if path.name.endswith(".tmp")]
 
 
+def test_rows_that_cannot_be_read_are_left_out_and_flagged(trained: Path, dpeer: Command) -> None:
+    lines = table(Path("new.csv"), slice(150, 160)).read_text().splitlines()
+    place = lines[0].split(",").index("age")
+    cells = lines[3].split(",")
+    lines[3] = ",".join([*cells[:place], "old", *cells[place + 1 :]])
+    Path("new.csv").write_text("\n".join(lines) + "\n")
+    given = ("predict", "--run", trained / "rank-1", "--input", "new.csv", "--output", "out.csv")
+    ended = dpeer(*given, "--flags")
+    assert (ended.code, ended.out) == (0, "out.csv: 9 rows\n")
+    said = "WARNING: rows left out: column 'age', 1 of 10 cells: expected a finite number: row 4: 'old'\n"
+    assert ended.err == said
+    rows = read(Path("out.csv"))
+    assert [row["row"] for row in rows] == ["2", "3", *map(str, range(5, 12))]
+    assert [*rows[0]][-1] == "flags"
+    assert {row["flags"] for row in rows} == {""}
+    strict = dpeer(*given, "--strict")
+    assert strict.code == 2
+    assert strict.err == f"{said}dpeer: 'new.csv': 1 of its rows cannot be read: 'out.csv' has the others\n"
+    assert "flags" not in read(Path("out.csv"))[0]
+
+
 def test_images_that_are_left_out_are_said(dpeer: Command, tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image", reason="Pillow reads images")
     for name in ("cat", "dog"):

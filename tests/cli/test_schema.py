@@ -75,14 +75,17 @@ def test_check_lists_what_does_not_fit(proposed: Any, dpeer: Command, in_tmp_pat
 
 def test_thousands_are_counted_and_shown_if_wanted(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
     content = table(in_tmp_path / "visits.csv", rows=3000).read_text().replace("ja", "X")
-    (in_tmp_path / "many.csv").write_text(content)
+    for n in range(9):
+        content = content.replace("X,2024-02-28", f"X{n},2024-02-28", 1)
+    (in_tmp_path / "many.csv").write_text(content.replace("X,2024-02-28", "Y,2024-02-28"))
     ended = dpeer("schema", "check", "many.csv")
     assert ended.code == 2
     (line,) = ended.out.splitlines()
     assert line.startswith(
-        "column 'smoker', 1500 of 3000 cells: expected yes (ja) or no (nein): row 3: 'X', row 5: 'X', "
+        "column 'smoker', 1500 of 3000 cells: expected yes (ja) or no (nein): 'X' 1393 times, first in row 3, "
+        "row 29: 'X0', row 57: 'X1', "
     )
-    assert line.endswith("row 21: 'X', and 1490 more (--all shows them)")
+    assert line.endswith("row 253: 'X8', and 98 more (--all shows them)")
     (line,) = dpeer("schema", "check", "many.csv", "--all").out.splitlines()
     assert line.count("row ") == 1500
 
@@ -100,6 +103,58 @@ def test_other_and_classes_without_rows_are_said(proposed: Any, dpeer: Command, 
         "2 of 40 rows equal another row in inputs: equal ones are all trained on, or all held out",
         "not in the schema, and left out: note",
     ]
+
+
+def test_strangers_are_named_with_their_rows_and_not_written_down(dpeer: Command, in_tmp_path: Path) -> None:
+    table(in_tmp_path / "visits.csv", admitted="2024-02-30", smoker="perhaps", ward="A\u200b")
+    ended = dpeer("schema", "init", "visits.csv", "--target", "outcome")
+    asked = "1 of 40 cells is no date: correct it, or is it a word for a gap (missing = [...])?"
+    assert f"admitted: {asked} (row 41: '2024-02-30')\n" in ended.out
+    assert "smoker: 1 of 40 cells is no yes or no: " in ended.out
+    assert "(row 41: 'perhaps')" in ended.out
+    assert "ward: invisible signs were taken off 26 cells" in ended.out
+    content = Path("schema.toml").read_text()
+    assert f'# {asked}\nkind = "date"' in content
+    assert not any(word in content for word in ("2024-02-30", "perhaps"))
+    ended = dpeer("schema", "check", "visits.csv")
+    assert "column 'admitted', 1 of 40 cells: expected a date as %Y-%m-%d: row 41: '2024-02-30'" in ended.out
+
+
+def test_a_start_refuses_a_site_in_another_unit_as_check_does(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
+    lines = table(in_tmp_path / "site-0.csv").read_text().splitlines()
+    moved = [
+        ",".join([row[0], str(int(row[1] or 20) + 500), *row[2:]]) for row in (line.split(",") for line in lines[1:])
+    ]
+    (in_tmp_path / "site-0.csv").write_text("\n".join([lines[0], *moved]) + "\n")
+    table(in_tmp_path / "site-1.csv")
+    ended = simulate(dpeer, "--schema", "schema.toml")
+    assert ended.code == 2
+    said = "column 'age', 40 of 40 cells: outside the range 10 to 90: '520' 6 times, first in row 2, row 3: '523', "
+    assert said in ended.err
+    assert said in dpeer("schema", "check", "site-0.csv").out
+
+
+def test_proposals_of_several_sites_are_merged(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
+    content = Path("schema.toml").read_text()
+    Path("a.toml").write_text(content)
+    Path("b.toml").write_text(
+        content.replace('unit = ""', 'unit = "months"')
+        .replace('["A", "B"]', '["B", "C"]')
+        .replace("range = [10", "range = [5")
+    )
+    ended = dpeer("schema", "merge", "a.toml", "b.toml", "--out", "all.toml")
+    assert ended.code == 0
+    asked = "which unit? '' in a.toml, 'months' in b.toml"
+    assert f"age: {asked}\n" in ended.out
+    merged = tomllib.loads(Path("all.toml").read_text())["columns"]
+    assert merged["ward"]["values"] == ["A", "B", "C"]
+    assert merged["age"]["range"][0] == 5
+    assert f"# {asked}\n" in Path("all.toml").read_text()
+    assert dpeer("schema", "check", "visits.csv", "--schema", "all.toml").code == 0
+    assert "exists, maybe with edits" in dpeer("schema", "merge", "a.toml", "b.toml", "--out", "all.toml").err
+    assert (
+        "schema merge a.toml: expected two files or more" in dpeer("schema", "merge", "a.toml", "--out", "c.toml").err
+    )
 
 
 def simulate(dpeer: Command, *options: object) -> Any:

@@ -40,12 +40,14 @@ class Predictions:
         keys: Identifiers of the rows, by name: row numbers, files, columns that are no inputs; empty for arrays that
             were handed over.
         remarks: Sentences on what of the data did not fit and was read all the same.
+        flags: For each row of a table what was cut, unknown or a gap; () for other data.
     """
 
     outputs: Tensor
     classes: tuple[str, ...]
     keys: Mapping[str, tuple[str, ...]]
     remarks: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.outputs)
@@ -114,31 +116,35 @@ class TrainedModel:
         count = built.get("outputs") or len(figures.get("classes") or ())
         return tuple(map(str, range(count))) if count > 1 else ()
 
-    def read(self, path: str | Path, *, labels: bool = False) -> NewData:
+    def read(self, path: str | Path, *, labels: bool = False, leave_out: bool = False) -> NewData:
         """New data as the model gets them.
 
         Args:
             path: A csv or parquet file, a folder of images, a .txt or .tsv of texts, or a .npy or .npz file: what the
                 task is about.
             labels: Whether labels are needed, too.
+            leave_out: Whether rows of a table that cannot be read are left out, and remarked.
 
         Raises:
             TaskError: It cannot be read; the message says where.
         """
-        return read_new(self.card, self.preparation, Path(path), labels=labels, tokenizer=self._tokenizer)
+        return read_new(
+            self.card, self.preparation, Path(path), labels=labels, tokenizer=self._tokenizer, leave_out=leave_out
+        )
 
     def predict(self, data: Any) -> Predictions:
         """Predict new rows.
 
         Args:
-            data: A path, as for `read`; or inputs as the model gets them: an array or a tensor, shape (rows, ...).
+            data: A path, as for `read`; what `read` has made of it; or inputs as the model gets them: an array or a
+                tensor, shape (rows, ...).
 
         Raises:
             TaskError: The data cannot be read, or the model fails on them.
         """
         new = data if isinstance(data, NewData) else self._given(data)
         outputs, _ = self._outputs(new, torch.zeros(len(new), dtype=torch.int64))
-        return Predictions(outputs, self.classes, new.keys, new.remarks)
+        return Predictions(outputs, self.classes, new.keys, new.remarks, new.flags)
 
     def evaluate(self, data: str | Path | NewData) -> Measured:
         """Figures on labelled data, as in the card's "metrics".
@@ -178,11 +184,16 @@ class TrainedModel:
         return found
 
 
-PREDICTED, PROBABILITY = "predicted", "probability_"
+PREDICTED, PROBABILITY, FLAGS = "predicted", "probability_", "flags"
 
 
-def write_predictions(found: Predictions, path: Path) -> None:
+def write_predictions(found: Predictions, path: Path, *, flags: bool = False) -> None:
     """Write a line for each row, so that readers see the whole file or none.
+
+    Args:
+        found: The predictions.
+        path: The file.
+        flags: Whether a last column has `Predictions.flags`.
 
     Raises:
         OutputError: The file cannot be written.
@@ -192,8 +203,8 @@ def write_predictions(found: Predictions, path: Path) -> None:
         text: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
         with replacing(path, mode=0o600) as draft, draft.open("w", **text) as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow([*_unlike(found), *_headings(found)])
-            columns = [*found.keys.values(), *_columns(found)]
+            writer.writerow([*_unlike(found), *_headings(found), *([FLAGS] if flags else [])])
+            columns = [*found.keys.values(), *_columns(found), *([found.flags] if flags else [])]
             writer.writerows(zip(*columns, strict=True))
     except OSError as error:
         raise not_written(f"--output {str(path)!r}", error) from error
@@ -201,7 +212,7 @@ def write_predictions(found: Predictions, path: Path) -> None:
 
 def _unlike(found: Predictions) -> Iterator[str]:
     """The names of the keys; one that is also a heading of ours gets a suffix."""
-    ours = {*_headings(found)}
+    ours = {*_headings(found), FLAGS}
     return (f"{name} (input)" if name in ours else name for name in found.keys)
 
 

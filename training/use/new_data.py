@@ -32,12 +32,16 @@ class NewData:
         labels: As a task's targets; None where the file has none, or none were asked for.
         keys: By name, identifiers of the rows as text: row numbers, files, and the columns that are no inputs.
         remarks: Sentences on what did not fit and was read all the same.
+        flags: For each row of a table what was cut, unknown or a gap; () for other data.
+        left_out: How many rows could not be read, and are not here.
     """
 
     inputs: Tensor
     labels: Tensor | None
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     remarks: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    left_out: int = 0
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -110,7 +114,13 @@ INPUTS, TARGETS = "inputs", "targets"
 
 
 def read_new(
-    card: Mapping[str, Any], preparation: Preparation | None, path: Path, *, labels: bool, tokenizer: str | None = None
+    card: Mapping[str, Any],
+    preparation: Preparation | None,
+    path: Path,
+    *,
+    labels: bool,
+    tokenizer: str | None = None,
+    leave_out: bool = False,
 ) -> NewData:
     """Read a file or a folder.
 
@@ -121,6 +131,7 @@ def read_new(
             file.
         labels: Whether labels are needed.
         tokenizer: The tokenizer.json that the model was trained with; None for bytes, and for other data.
+        leave_out: Whether rows of a table that cannot be read are left out; else they refuse the file.
 
     Raises:
         TaskError: It is not there, not of that kind, empty, or damaged; or it has no labels.
@@ -130,7 +141,7 @@ def read_new(
         raise TaskError(f"{str(path)!r} does not exist")
     built = card.get("model") or {}
     if preparation is not None:
-        found = read_rows(preparation, path, labels=labels)
+        found = read_rows(preparation, path, labels=labels, leave_out=leave_out)
     elif path.is_dir() and built.get("pixels") and len(built.get("shape", ())) == 3:
         found = _images(card, path, labels)
     elif path.suffix.lower() in ENDINGS and path.is_file() and takes_texts(card):
@@ -146,13 +157,14 @@ def read_new(
     return found
 
 
-def read_rows(preparation: Preparation, path: Path, *, labels: bool) -> NewData:
+def read_rows(preparation: Preparation, path: Path, *, labels: bool, leave_out: bool = False) -> NewData:
     """Read rows of a csv or parquet file by their columns' names, whatever their order in the file.
 
     Args:
         preparation: The model's.
         path: The file.
         labels: Whether to read the column to predict.
+        leave_out: Whether rows that cannot be read are left out, unless none is left; else they refuse the file.
 
     Raises:
         TaskError: The file cannot be read, or a cell does not fit.
@@ -162,13 +174,21 @@ def read_rows(preparation: Preparation, path: Path, *, labels: bool) -> NewData:
     target = schema.target.column
     if labels and target not in sheet.cells:
         raise TaskError(f"{str(path)!r} has no column {target!r}, with which predictions could be compared")
-    found = check(schema, sheet, labels=labels, learn=False).accepted()
+    found = check(schema, sheet, labels=labels, learn=False)
+    places = {place for problem in found.problems for place, _ in problem.cells}
+    remarks: tuple[str, ...] = ()
+    if leave_out and 0 < len(places) < len(sheet):
+        remarks = tuple(f"rows left out: {problem.line()}" for problem in found.problems if problem.cells)
+        sheet = sheet.without(places)
+        found = check(schema, sheet, labels=labels, learn=False)
+    found = found.accepted()
     inputs = torch.from_numpy(preparation.prepare(raw_rows(found)))
     keys = {"row": tuple(map(str, sheet.places))}
     for name in sheet.header:
         if name not in {*schema.inputs, target}:
             keys[name if name != "row" else "row (input)"] = tuple(sheet.cells[name])
-    return NewData(inputs, torch.from_numpy(found.labels) if labels else None, keys, found.remarks)
+    targets = torch.from_numpy(found.labels) if labels else None
+    return NewData(inputs, targets, keys, remarks + found.remarks, found.flags, len(places))
 
 
 def _images(card: Mapping[str, Any], path: Path, labels: bool) -> NewData:

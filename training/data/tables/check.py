@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpeer.exceptions import TaskError
-from dpeer.training.data.tables.decode import Decoded, Verdict, decode
-from dpeer.training.data.tables.numerals import ambiguous
+from dpeer.training.data.tables.decode import Decoded, Verdict, decode, readings
 from dpeer.training.data.tables.schema import Category, Column, Date, Group, Number, Schema, Target, YesNo
 from dpeer.training.data.tables.sheet import Sheet
 
@@ -47,19 +46,30 @@ class Problem:
     rows: int = 0
 
     def line(self, most: int | None = 3, rest: str = "") -> str:
-        """The mistake on one line, with the first cells.
+        """The mistake on one line: the first cells, those that are equal once.
 
         Args:
-            most: How many cells are shown; None for all.
+            most: How many different cells are shown; None for every cell with its row.
             rest: What shows the others.
         """
         if not self.cells:
             return f"column {self.column!r} {self.what}"
-        shown = self.cells[:most]
-        where = ", ".join(f"row {place}: {_shortened(cell)!r}" if cell else f"row {place}" for place, cell in shown)
-        left = len(self.cells) - len(shown)
+        counts, first = Counter(cell for _, cell in self.cells), {cell: row for row, cell in reversed(self.cells)}
+        if most is None:
+            shown = [_in_row(row, cell) for row, cell in self.cells]
+        else:
+            shown = [_in_row(first[cell], cell, count) for cell, count in [*counts.items()][:most]]
+        left = sum([*counts.values()][len(shown) :])
         more = f", and {left} more{rest}" if left else ""
-        return f"column {self.column!r}, {len(self.cells)} of {self.rows} cells: {self.what}: {where}{more}"
+        return f"column {self.column!r}, {len(self.cells)} of {self.rows} cells: {self.what}: {', '.join(shown)}{more}"
+
+
+def _in_row(row: int, cell: str, count: int = 1) -> str:
+    if count > 1:
+        return (
+            f"{_shortened(cell)!r} {count} times, first in row {row}" if cell else f"{count} times, first in row {row}"
+        )
+    return f"row {row}: {_shortened(cell)!r}" if cell else f"row {row}"
 
 
 def _shortened(cell: str) -> str:
@@ -113,9 +123,31 @@ class Checked:
         return counted
 
     @property
+    def dressed(self) -> tuple[str, ...]:
+        """Sentences on cells that were read and are not written plainly."""
+        hidden = [(name, count) for name, count in self.sheet.hidden.items() if name in self.columns]
+        lines = [f"invisible signs were taken off {count} {_cells(count)} of {name!r}" for name, count in hidden]
+        for name, found in self.columns.items():
+            lines += [f"{count} {_cells(count)} of {name!r} read {how}" for how, count in found.dressed.items()]
+        return tuple(lines)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """For each row its gaps, and what of it is unknown, cut, or a bound; empty for a row without any."""
+        found: list[list[str]] = [[] for _ in range(len(self))]
+        for name in self.schema.inputs:
+            column = self.columns[name]
+            for verdict, word in ((Verdict.GAP, "gap"), (Verdict.OTHER, "unknown"), (Verdict.BEYOND, "cut")):
+                for row in column.rows(verdict):
+                    found[row].append(f"{name}: {word}")
+            for row in () if column.bounds is None else np.flatnonzero(column.bounds):
+                found[row].append(f"{name}: bound")
+        return tuple("; ".join(flags) for flags in found)
+
+    @property
     def remarks(self) -> tuple[str, ...]:
-        """Sentences on cells that did not fit and were read all the same."""
-        lines, others = [], self.others
+        """Sentences on cells that are not written plainly, or did not fit, and were read all the same."""
+        lines, others = [*self.dressed], self.others
         for name, column in self.schema.inputs.items():
             if count := self.columns[name].count(Verdict.BEYOND):
                 what = f"outside the range of {name!r}, {_range(column)}: cut to its nearer end"
@@ -150,6 +182,10 @@ class Checked:
         ending = advice if not plain or first.column in self.schema.inputs else ""
         against = "" if plain else " does not fit the schema"
         raise TaskError(f"{self.sheet.path!r}{against}: {first.line()}{others}{ending}")
+
+
+def _cells(count: int) -> str:
+    return "cell" if count == 1 else "cells"
 
 
 def check(schema: Schema, sheet: Sheet, *, labels: bool = True, learn: bool = True) -> Checked:
@@ -193,9 +229,12 @@ def _absent(wanted: Iterable[str], sheet: Sheet) -> list[Problem]:
 
 def _problems(schema: Schema, sheet: Sheet, name: str, column: Judged, found: Decoded, *, learn: bool) -> list[Problem]:
     is_input, cells = isinstance(column, Column), sheet.cells[name]
+    unit = getattr(column, "unit", "")
     whats = {
-        Verdict.DOUBLE: "two readings{}: write numbers without marks for thousands",
+        Verdict.DOUBLE: "two readings",
         Verdict.CODE: "a code, not a number",
+        Verdict.UNIT: f"a number in another unit than {unit!r}" if unit else 'a number with a unit, and unit = ""',
+        Verdict.BOUND: "a bound, not a value: limits = true reads it" if is_input else "a bound, not a value",
         Verdict.WRONG: f"expected {expected(column)}",
     }
     if learn or not is_input:
@@ -206,7 +245,11 @@ def _problems(schema: Schema, sheet: Sheet, name: str, column: Judged, found: De
     for verdict, what in whats.items():
         if len(rows := found.rows(verdict)):
             if verdict == Verdict.DOUBLE:
-                what = what.format(f" ({' or '.join(ambiguous(cells[rows[0]], sheet.decimal) or ())})")
+                both = " or ".join(readings(column, cells[rows[0]], sheet.decimal))
+                advice = (
+                    "one of the formats" if isinstance(column, Date) else "one number a cell, no marks for thousands"
+                )
+                what = f"two readings ({both}): write {advice}"
             problems.append(Problem(name, what, tuple((sheet.places[row], cells[row]) for row in rows), len(sheet)))
     as_it_is = (isinstance(column, Target) and not column.classes) or (schema.plain and learn and is_input)
     if not problems and as_it_is and (what := _too_alike(found.values)):

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-_LARGEST = float(np.finfo(np.float32).max)
+LARGEST = float(np.finfo(np.float32).max)
+"""The largest number that float32 has."""
+
 _BLANKS = " \u00a0\u2009\u202f'\u2019"
-_GROUPED = re.compile(rf"[+-]?[0-9]{{1,3}}([{_BLANKS}])[0-9]{{3}}(\1[0-9]{{3}})*([.,][0-9]+)?")
+_GROUPED = re.compile(rf"[+-]?[1-9][0-9]{{0,2}}([{_BLANKS}])[0-9]{{3}}(\1[0-9]{{3}})*([.,][0-9]+)?")
 _COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
 _POINT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _EITHER = re.compile(r"[+-]?[1-9][0-9]{0,2}([.,])[0-9]{3}")
@@ -61,7 +63,7 @@ def as_number(cell: str, decimal: str = ".") -> float | None:
     """The finite number that a cell is; None if it is none, may be two, or is one that float32 does not have."""
     if decimal == "." and _POINT.fullmatch(cell):
         value = float(cell)
-        return value if abs(value) <= _LARGEST else None
+        return value if abs(value) <= LARGEST else None
     if ambiguous(cell, decimal) is not None:
         return None
     if _GROUPED.fullmatch(cell):
@@ -74,7 +76,7 @@ def as_number(cell: str, decimal: str = ".") -> float | None:
     if not _POINT.fullmatch(cell):
         return None
     value = float(cell)
-    return value if abs(value) <= _LARGEST else None
+    return value if abs(value) <= LARGEST else None
 
 
 def is_code(cell: str, decimal: str = ".") -> bool:
@@ -103,4 +105,4 @@ def all_numbers(cells: Sequence[str], decimal: str, *, codes: bool) -> NDArray[n
         found = np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
         return None
-    return found if np.abs(found).max(initial=0.0) <= _LARGEST else None
+    return found if np.abs(found).max(initial=0.0) <= LARGEST else None

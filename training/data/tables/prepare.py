@@ -19,8 +19,8 @@ from dpeer.training.data.tables.decode import Verdict, filling_of, range_of, slo
 from dpeer.training.data.tables.hashed_words import hashed
 from dpeer.training.data.tables.schema import Category, Column, Date, Number, PlainSchema, Schema, Text, YesNo
 
-FORMAT = 2
-"""Version of the JSON of `Preparation`."""
+FORMAT, FORMAT_WITH_LIMITS = 2, 3
+"""Versions of the JSON of `Preparation`; a version that does not know limits refuses the second."""
 
 Array = NDArray[np.floating[Any]]
 Statistics = Mapping[str, Mapping[str, float]]
@@ -42,14 +42,14 @@ def input_names(schema: Schema) -> tuple[str, ...]:
         found += [f"{name} = {word}" for word in slots(column)] + [f"{name} is missing"]
     for name, column in _of_kind(schema, Text).items():
         found += [f"{name} words {number}" for number in range(column.size)] + [f"{name} is missing"]
-    return tuple(found)
+    return (*found, *(f"{name} is a bound" for name in schema.limited))
 
 
 def raw_rows(table: Checked) -> Array:
     """Rows as they are kept until it is known which of them are for training, shape (rows, numbers).
 
     A row has one number a column for numbers and dates, yes-no and categories (`Decoded.values`), then for each column
-    of text its hashed words and 1 where it is missing.
+    of text its hashed words and 1 where it is missing, then `Decoded.bounds` of each column with limits.
     """
     schema, columns = table.schema, table.columns
     single = [*_of_kind(schema, Number, Date), *_of_kind(schema, YesNo), *_of_kind(schema, Category)]
@@ -60,6 +60,7 @@ def raw_rows(table: Checked) -> Array:
         gap = columns[name].verdicts == Verdict.GAP
         words = ["" if missing else cell for cell, missing in zip(table.sheet.cells[name], gap, strict=True)]
         blocks += [hashed(words, column.size), gap[:, None].astype(np.float64)]
+    blocks += [bounds[:, None] for name in schema.limited if (bounds := columns[name].bounds) is not None]
     return np.concatenate(blocks, axis=1)
 
 
@@ -181,7 +182,7 @@ class Preparation:
     def to_json(self) -> dict[str, Any]:
         """Everything that `from_json` needs, as JSON values; floats keep every bit."""
         return {
-            "format": FORMAT,
+            "format": FORMAT_WITH_LIMITS if self.schema.limited else FORMAT,
             "plain": self.schema.plain,
             "inputs": list(self.names),
             "schema": self.schema.model_dump(mode="json"),
@@ -195,10 +196,11 @@ class Preparation:
         Raises:
             CheckpointError: It is damaged, or of another version.
         """
-        if content.get("format") != FORMAT:
+        known = (FORMAT, FORMAT_WITH_LIMITS)
+        if content.get("format") not in known:
             raise CheckpointError(
-                f"the preparation has format {content.get('format')!r}, this dpeer reads {FORMAT}: use the version "
-                "that wrote it"
+                f"the preparation has format {content.get('format')!r}, this dpeer reads {known[0]} and {known[1]}: "
+                "use the version that wrote it"
             )
         try:
             kind = PlainSchema if content["plain"] else Schema

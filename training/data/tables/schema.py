@@ -5,13 +5,24 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import re
 import tomllib
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from dpeer.encoding import read_text
 from dpeer.exceptions import ConfigurationError, UnknownName
@@ -35,9 +46,20 @@ def _word(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) else composed(value) if isinstance(value, str) else value
 
 
+HIDDEN = re.compile("[\u00a0\u00ad\u2007\u200b-\u200f\u202a-\u202f\u2060-\u2064\u2066-\u2069\ufeff]")
+"""Invisible signs: of no width, soft hyphens, marks of direction and order, and blanks that do not break."""
+
+_NO_BREAK = str.maketrans("\u00a0\u2007\u202f", "   ")
+
+
 def composed(text: str) -> str:
-    """A text without blanks around it, its letters in composed form: macOS writes some as a letter and an accent."""
-    return unicodedata.normalize("NFC", text.strip())
+    """A text without blanks around it and without hidden signs, its letters in composed form.
+
+    macOS writes some letters as a letter and an accent.
+    """
+    if text.isascii():
+        return text.strip()
+    return unicodedata.normalize("NFC", HIDDEN.sub("", text.translate(_NO_BREAK)).strip())
 
 
 def _different(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -95,16 +117,24 @@ class Number(Column):
         unit: What it is measured in; peers compare it.
         range: The plausible values; None for any.
         filling: What a gap counts as; if None the median of the own training rows, or the middle of the range.
+        limits: Whether `<1.0` and `>500` are read: the bound as the value, and an input that says which bound it is.
     """
 
     kind: Literal["number"]
     unit: str = ""
     range: Range | None = None
     filling: float | None = Field(None, allow_inf_nan=False)
+    limits: bool = False
 
     @model_validator(mode="after")
     def _fills(self) -> Number:
         return _plausible(self)
+
+    @model_serializer(mode="wrap")
+    def _serialized(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit `limits` where it is false, so that peers and files of earlier versions agree."""
+        found: dict[str, Any] = serialize(self)
+        return found if self.limits else {key: value for key, value in found.items() if key != "limits"}
 
 
 class Category(Column):
@@ -142,7 +172,7 @@ class Date(Column):
     """A day, or a day with a time, as a number of days since a stated one; scaled as a number is.
 
     Attributes:
-        format: How it is written, in the signs of Python's `strptime`; the first format that fits counts.
+        format: How it is written, in the signs of Python's `strptime`; formats that fit a cell must read it alike.
         since: The day that is 0.
         range: The plausible days; None for any.
         filling: What a gap counts as; as in `Number`.
@@ -278,6 +308,11 @@ class Schema(BaseModel):
     def group(self) -> str | None:
         """The column that says which rows belong together."""
         return next((name for name, column in self.columns.items() if isinstance(column, Group)), None)
+
+    @property
+    def limited(self) -> list[str]:
+        """The columns of numbers that may be bounds."""
+        return [name for name, it in self.inputs.items() if isinstance(it, Number) and it.limits]
 
     @property
     def without_range(self) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, time, timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -15,7 +15,7 @@ from dpeer.encoding import encoding_of
 from dpeer.exceptions import TaskError
 from dpeer.optional_libraries import check_libraries
 from dpeer.training.data.tables.numerals import decimal_mark
-from dpeer.training.data.tables.schema import composed
+from dpeer.training.data.tables.schema import HIDDEN, composed
 
 PARQUET = (".parquet", ".pq")
 _NAMED = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
@@ -35,6 +35,7 @@ class Sheet:
         cells: By column, a text for each row, without blanks around it; empty for a gap.
         places: Each row's number as a spreadsheet shows it (the header is row 1); from 1 in a parquet file.
         decimal: The decimal mark of numbers; "" where the cells do not tell (`numerals.decimal_mark`).
+        hidden: By column, from how many cells invisible signs were taken off.
     """
 
     path: str
@@ -42,9 +43,16 @@ class Sheet:
     cells: Mapping[str, Sequence[str]]
     places: Sequence[int]
     decimal: str = "."
+    hidden: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.places)
+
+    def without(self, places: Collection[int]) -> Sheet:
+        """The table without these rows."""
+        kept = [row for row, place in enumerate(self.places) if place not in places]
+        cells = {name: [column[row] for row in kept] for name, column in self.cells.items()}
+        return replace(self, cells=cells, places=[self.places[row] for row in kept])
 
 
 def read_sheet(path: str) -> Sheet:
@@ -60,24 +68,39 @@ def read_sheet(path: str) -> Sheet:
     place = Path(path).expanduser()
     if place.suffix.lower() in PARQUET:
         return _parquet(path, place)
-    rows, places, mark = _rows(path, place)
+    rows, places, mark, hidden = _rows(path, place)
     header = rows[0]
+    _check_widths(path, rows, places, mark)
     _check_header(path, header)
-    for row, number in zip(rows, places, strict=True):
-        if len(row) != len(header):
-            raise TaskError(
-                f"{path!r}, row {number} has {len(row)} cells, the header {len(header)}; "
-                f"text with {_NAMED[mark]} in it needs quotes"
-            )
     columns = zip(*rows[1:], strict=True)
     decimal = "." if mark == "," else decimal_mark(cell for row in rows[1:] for cell in row)
-    return Sheet(path, tuple(header), dict(zip(header, columns, strict=True)), places[1:], decimal)
+    cells = dict(zip(header, columns, strict=True))
+    return Sheet(path, tuple(header), cells, places[1:], decimal, {header[place]: hidden[place] for place in hidden})
 
 
-def _rows(path: str, place: Path) -> tuple[list[list[str]], list[int], str]:
-    """Header and rows but for empty ones at the end, their numbers, and the mark that divides cells."""
+def _check_widths(path: str, rows: Sequence[Sequence[str]], places: Sequence[int], mark: str) -> None:
+    """Refuse rows that are not as long as the header, with the likeliest cause."""
+    header, width = rows[0], len(rows[0])
+    number, row = next((one for one in zip(places, rows, strict=True) if len(one[1]) != width), (0, header))
+    if header[0].startswith("#") and (number or width == 1):
+        raise TaskError(f"{path!r} begins with a comment, {header[0][:40]!r}: the first line must be the header")
+    if not number:
+        return
+    if all(len(row) == width + 1 and not row[-1] for row in rows[1:]):
+        raise TaskError(f"{path!r}: each row ends with {_NAMED[mark]} and the header does not: take it off the rows")
+    raise TaskError(
+        f"{path!r}, row {number} has {len(row)} cells, the header {width}; text with {_NAMED[mark]} in it needs quotes"
+    )
+
+
+def _rows(path: str, place: Path) -> tuple[list[list[str]], list[int], str, Counter[int]]:
+    """Header and rows but for empty ones at the end, their numbers, the mark that divides cells, and hidden signs.
+
+    Hidden signs are counted by the column's place.
+    """
     rows: list[list[str]] = []
     places: list[int] = []
+    hidden: Counter[int] = Counter()
     try:
         _check_kind(path, place, is_parquet=False)
         with place.open(encoding=encoding_of(place), newline="") as file:
@@ -92,11 +115,19 @@ def _rows(path: str, place: Path) -> tuple[list[list[str]], list[int], str]:
                 if any(cells) or (rows and len(cells) == len(rows[0])):
                     rows.append(cells)
                     places.append(number)
+                    if not "".join(row).isascii():
+                        hidden.update(column for column, cell in enumerate(row) if HIDDEN.search(cell))
     except FileNotFoundError as error:
         raise TaskError(f"{path!r} does not exist") from error
     except UnicodeDecodeError as error:
         raise TaskError(f"{path!r} is not UTF-8 text: save it as 'CSV UTF-8'") from error
     except csv.Error as error:
+        if "field limit" in str(error):
+            most = csv.field_size_limit()
+            raise TaskError(
+                f"{path!r} has a cell of more than {most:,} characters after row {len(rows)}: close its quote, or "
+                "leave the column out"
+            ) from error
         raise TaskError(f"{path!r} is no valid csv after row {len(rows)}: {error}") from error
     except OSError as error:
         raise TaskError(f"{path!r} cannot be read: {error.strerror}") from error
@@ -105,7 +136,7 @@ def _rows(path: str, place: Path) -> tuple[list[list[str]], list[int], str]:
         places.pop()
     if len(rows) < 2:
         raise TaskError(f"{path!r} has no rows; expected a header and rows under it")
-    return rows, places, mark
+    return rows, places, mark, hidden
 
 
 _BEGINNINGS = {
@@ -177,20 +208,26 @@ def _parquet(path: str, place: Path) -> Sheet:
     try:
         _check_kind(path, place, is_parquet=True)
         content = parquet.ParquetFile(place).read()
-        columns = [_texts(path, *column) for column in zip(content.column_names, content.columns, strict=True)]
+        found = [_texts(path, *column) for column in zip(content.column_names, content.columns, strict=True)]
     except TaskError:
         raise
     except Exception as error:  # pyarrow raises many kinds
         raise TaskError(f"{path!r} cannot be read as parquet: {' '.join(str(error).split())[:200]}") from error
-    header = tuple(name.strip() for name in content.column_names)
+    header = tuple(composed(name) for name in content.column_names)
     if not content.num_rows or not header:
         raise TaskError(f"{path!r} has no rows; expected columns with names, and rows")
     _check_header(path, header)
-    return Sheet(path, header, dict(zip(header, columns, strict=True)), range(1, content.num_rows + 1))
+    hidden = {name: count for name, cells in zip(header, found, strict=True) if (count := sum(map(_is_hidden, cells)))}
+    cells = {name: [*map(composed, cells)] for name, cells in zip(header, found, strict=True)}
+    return Sheet(path, header, cells, range(1, content.num_rows + 1), hidden=hidden)
+
+
+def _is_hidden(cell: str) -> bool:
+    return not cell.isascii() and HIDDEN.search(cell) is not None
 
 
 def _texts(path: str, name: str, column: Any) -> list[str]:
-    """The cells of a parquet column; nested values, bytes that are no text and nanoseconds are refused."""
+    """The cells of a parquet column as text; nested values, bytes that are no text and nanoseconds are refused."""
     import pyarrow as arrow
 
     kind = column.type
@@ -201,6 +238,8 @@ def _texts(path: str, name: str, column: Any) -> list[str]:
             column = column.cast(arrow.timestamp("us", kind.tz))
         elif arrow.types.is_time64(kind):
             column = column.cast(arrow.time64("us"))
+        elif arrow.types.is_duration(kind):
+            column = column.cast(arrow.duration("us"))
         return [_text(value.decode() if isinstance(value, bytes) else value) for value in column.to_pylist()]
     except UnicodeDecodeError as error:
         raise TaskError(f"{path!r}, column {name!r} holds bytes that are no UTF-8 text") from error
@@ -220,4 +259,9 @@ def _text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))
-    return str(value).strip()
+    if isinstance(value, timedelta):
+        minutes, seconds = divmod(abs(value), timedelta(minutes=1))
+        whole, rest = divmod(seconds, timedelta(seconds=1))
+        fraction = f".{rest.microseconds:06}" if rest else ""
+        return f"{'-' * (value < timedelta(0))}{minutes // 60}:{minutes % 60:02}:{whole:02}{fraction}"
+    return str(value)

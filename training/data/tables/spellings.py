@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 from dpeer.training.data.tables.numerals import WHOLE, as_number
@@ -23,14 +24,18 @@ class Spellings:
     """The words of a category or the classes, and the other spellings under which cells have them.
 
     A cell is the word that it equals; else the one that differs in capitals alone; else, where all numbers among the
-    words and among the cells are whole, the one that differs by `.0`.
+    words and among the cells are whole, the one that differs by `.0`; else the one that differs in the decimal mark.
 
     Args:
         words: The words, each once.
         cells: The column's cells.
+        decimal: The table's decimal mark.
     """
 
-    def __init__(self, words: Sequence[str], cells: Sequence[str] = ()) -> None:
+    def __init__(self, words: Sequence[str], cells: Sequence[str] = (), decimal: str = ".") -> None:
+        self._decimal = decimal
+        pointed = {_pointed(word, ""): place for place, word in enumerate(words) if _pointed(word, "")}
+        self._pointed = pointed if len({*map(_comma_free, words)}) == len(words) else {}
         self._exact = {word: place for place, word in enumerate(words)}
         folded: dict[str, set[int]] = {}
         for word, place in self._exact.items():
@@ -51,7 +56,17 @@ class Spellings:
             found = self._bare.get(cell.removesuffix(".0")) if cell in self._zeros else None
         elif found is None and WHOLE.fullmatch(cell):
             found = self._bare.get(cell)
-        return found
+        return self._pointed.get(_pointed(cell, self._decimal)) if found is None and self._pointed else found
+
+
+def _comma_free(word: str) -> str:
+    return word.replace(",", ".")
+
+
+def _pointed(word: str, decimal: str) -> str:
+    """A number that is no whole one, with a decimal point; empty for other words, and for what may be two numbers."""
+    fits = re.fullmatch(r"-?[0-9]+[.,][0-9]+", word) and as_number(word, decimal) is not None
+    return _comma_free(word) if fits else ""
 
 
 def spelled(cells: Sequence[str]) -> dict[str, str]:

@@ -204,6 +204,53 @@ def test_a_parquet_file_gives_the_same(site: dict[str, Any], schema_file: Path, 
     assert torch.equal(first.test.tensors[1], second.test.tensors[1])
 
 
+def test_bounds_are_values_with_an_input_of_their_own(site: Any, write: Any, schema_file: Path) -> None:
+    found = [dict(row) for row in site["rows"]]
+    found[0]["age"], found[1]["age"], found[2]["age"] = "<20", "> 90", ""
+    path = write("bounds.csv", found)
+    with refused(
+        TaskError, "'age', 2 of 60 cells: a bound, not a value: limits = true reads it: row 2: '<20', row 3: '> 90'"
+    ):
+        trained(path, schema_file)
+    before = trained(site["path"], schema_file).preparation.to_json()
+    schema_file.write_text(SCHEMA.replace('unit = "years"', 'unit = "years"\nlimits = true'))
+    task = trained(path, schema_file, standardize=False)
+    names = task.preparation.names
+    assert names[-1] == "age is a bound"
+    assert [name for name in names if name not in before["inputs"]] == ["age is a bound"]
+    new = read_rows(task.preparation, path, labels=True)
+    assert new.inputs[:4, -1].tolist() == [-1, 1, 0, 0]
+    age = new.inputs[:2, names.index("age")]
+    assert age.tolist() == pytest.approx([20 / 60 - 1, 90 / 60 - 1])
+    assert new.flags[2].startswith("age: gap")
+    assert "age: bound" in new.flags[0]
+    assert "2 cells of 'age' read as bounds (< or >)" in new.remarks
+    content = json.loads(json.dumps(task.preparation.to_json()))
+    assert (before["format"], content["format"]) == (2, 3)
+    assert "limits" not in before["schema"]["columns"]["age"]
+    again = Preparation.from_json(content)
+    assert torch.equal(read_rows(again, path, labels=True).inputs, new.inputs)
+    with refused(CheckpointError, "the preparation has format 4, this dpeer reads 2 and 3"):
+        Preparation.from_json({**content, "format": 4})
+
+
+def test_rows_that_cannot_be_read_are_left_out_where_they_may_be(site: Any, write: Any, schema_file: Path) -> None:
+    task, found = trained(site["path"], schema_file), [dict(row) for row in site["rows"][:6]]
+    found[1]["age"], found[3]["admitted"], found[4]["age"] = "old", "31.02.2020", "200"
+    path = write("new.csv", found)
+    with refused(TaskError, "column 'admitted', 1 of 6 cells: expected a date as", "; 1 more problem, in 'age'"):
+        read_rows(task.preparation, path, labels=False)
+    new = read_rows(task.preparation, path, labels=False, leave_out=True)
+    assert (len(new), new.left_out) == (4, 2)
+    assert new.keys["row"] == ("2", "4", "6", "7")
+    assert new.remarks[0].startswith("rows left out: column 'admitted', 1 of 6 cells: expected a date as")
+    assert "age: cut" in new.flags[2]
+    for row in found:
+        row |= {"age": "old", "admitted": ""}
+    with refused(TaskError, "6 of 6 cells: expected a number, 0 to 120 years: 'old' 6 times, first in row 2"):
+        read_rows(task.preparation, write("none.csv", found), labels=False, leave_out=True)
+
+
 def test_damaged_statistics_are_refused(site: dict[str, Any], schema_file: Path) -> None:
     content = trained(site["path"], schema_file).preparation.to_json()
     del content["statistics"]["age"]

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from dpeer.exceptions import TaskError
 from dpeer.training.data.tables.check import check
-from dpeer.training.data.tables.propose import as_toml, guess, outward, propose
+from dpeer.training.data.tables.guess import guess, outward
+from dpeer.training.data.tables.propose import as_toml, propose
 from dpeer.training.data.tables.schema import parsed
 from dpeer.training.data.tables.sheet import Sheet
 from tests.error_texts import refused
@@ -146,6 +147,77 @@ def test_many_numbers_are_a_regression() -> None:
 )  # fmt: skip
 def test_codes_are_proposed_as_they_are_written(cells: list[str], expected: dict[str, Any]) -> None:
     assert guess("code", cells, decimal=".").keys == expected
+
+
+NUMBERS = [str(n) for n in range(20, 90)]
+DAYS = [str(datetime.date(2023, 1, 1) + datetime.timedelta(n)) for n in range(300)]
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "strange"),
+    [
+        ([*DAYS, "2024-02-30"], "date", ("2024-02-30",)),
+        ([*DAYS, *["unknown"] * 30], "date", ("unknown",)),
+        ([*["yes", "no"] * 30, "maybe"], "yes-no", ("maybe",)),
+        ([*["0", "1"] * 30, "maybe"], "yes-no", ("maybe",)),
+        ([*NUMBERS, "5-10"], "number", ("5-10",)),
+        ([*[f"ward{n}" for n in range(40)] * 15, *[f"typo{n}" for n in range(20)]], "category",
+         tuple(f"typo{n}" for n in range(20))),
+    ],
+)  # fmt: skip
+def test_a_tenth_of_strangers_does_not_make_another_column(cells: list[str], kind: str, strange: tuple[str]) -> None:
+    found = guess("x", cells, decimal=".")
+    assert (found.keys["kind"], found.strange) == (kind, strange)
+    assert found.remark
+
+
+def test_more_strangers_make_another_column() -> None:
+    assert guess("x", [*DAYS[:50], *[f"no date {n}" for n in range(10)]], decimal=".").keys["kind"] != "date"
+    assert guess("x", ["0", "1", "2"] * 20, decimal=".").keys["kind"] == "category"
+    assert guess("x", [*["A", "B"] * 30, "1"], decimal=".").keys["values"] == ["A", "B"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "gaps", "last"),
+    [
+        ([*NUMBERS, "999"], '"999"', 100),
+        ([*NUMBERS, "500", "500"], '"500"', 100),
+        ([*NUMBERS, "-1", "-1"], '"-1"', 100),
+        ([*NUMBERS, "-9", "-9", "999", "998", "998"], '"-9", "998", "999"', 100),
+        ([*DAYS, "9999-12-31"], '"9999-12-31"', datetime.date(2024, 12, 31)),
+        ([*DAYS, "1900-01-01", "9999-12-31"], '"1900-01-01", "9999-12-31"', datetime.date(2024, 12, 31)),
+    ],
+)  # fmt: skip
+def test_values_far_from_all_others_are_asked_and_are_not_in_the_range(cells: list[str], gaps: str, last: Any) -> None:
+    found = guess("x", cells, decimal=".")
+    assert found.keys["range"][1] == last
+    assert found.remark.startswith(f"{gaps} ")
+    assert f"missing = [{gaps}]" in found.remark
+
+
+@pytest.mark.parametrize("cells", [[*NUMBERS, "120"], [*NUMBERS, "500"], ["-1", "1", *NUMBERS]])
+def test_values_that_are_not_far_are_in_the_range(cells: list[str]) -> None:
+    low, high = guess("x", cells, decimal=".").keys["range"]
+    assert low <= min(map(int, cells)) <= max(map(int, cells)) <= high
+
+
+def test_a_unit_behind_all_numbers_is_proposed() -> None:
+    found = guess("weight", [f"{cell}.5 kg" for cell in NUMBERS], decimal=".")
+    assert (found.keys["kind"], found.keys["unit"]) == ("number", "kg")
+    assert found.remark == "70 of 70 cells read with the unit 'kg'"
+    mixed = guess("weight", [*(f"{cell}.5 kg" for cell in NUMBERS), "70"], decimal=".")
+    assert mixed.remark.endswith("is '70' in kg, too?")
+    assert guess("bed", [f"{n}A" for n in range(9)] * 4, decimal=".").keys["kind"] == "category"
+    assert guess("x", [f"<{cell}.5" for cell in NUMBERS], decimal=".").keys["limits"]
+    assert "begins as a number does" in guess("x", [f"{n}-{n + 5}" for n in range(40)], decimal=".").remark
+    assert guess("gene", ["0/0", "0/1", "1/1"] * 20, decimal=".").keys["kind"] == "category"
+
+
+def test_day_and_month_the_other_way_round_are_asked() -> None:
+    found = guess("x", ["13/04/2020", "04/13/2020", "03/04/2020"] * 9, decimal=".")
+    assert found.keys["format"] == ["%d/%m/%Y", "%m/%d/%Y"]
+    assert "'03/04/2020' fit %d/%m/%Y and %m/%d/%Y" in found.remark
+    assert guess("x", [*["13/04/2020"] * 30, "04/13/2020"], decimal=".").strange == ("04/13/2020",)
 
 
 def test_a_number_that_may_be_two_is_asked() -> None:

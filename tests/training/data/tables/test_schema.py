@@ -60,6 +60,14 @@ def test_definitions_differ_where_columns_mean_something_else(
     assert {name for name in {*one, *other} if one.get(name) != other.get(name)} == differ
 
 
+def test_limits_leave_the_definitions_of_others_as_they_are(schema_file: Path) -> None:
+    assert read_schema(schema_file).definitions()["age"] == (
+        '{"filling": null, "kind": "number", "missing": [], "range": [0.0, 120.0], "unit": "years"}'
+    )
+    schema_file.write_text(SCHEMA.replace('unit = "years"', 'unit = "years"\nlimits = true'))
+    assert '"limits": true' in read_schema(schema_file).definitions()["age"]
+
+
 CLASSES = 'classes = ["well", "ill"]'
 
 

@@ -32,11 +32,19 @@ def test_a_gap_that_is_a_number_is_one_however_it_is_written() -> None:
         (["900000000000012004"], ("900000000000012004", "900000000000012005"), [True, False]),
         (["Berlin", "Köln"], ("BERLIN", "Ko\u0308ln"), [True, False]),  # cells of a file are composed when it is read
         (["a", "A"], ("a", "A", "b"), [True, True, False]),
+        (["25,3", "1.10", "7"], ("25.3", "1.10", "1.1", "7"), [True, True, False, True]),
     ],
 )
 def test_codes_are_text_and_only_1_equals_1_0(values: list[Any], cells: tuple[str, ...], known: list[bool]) -> None:
     column = Category.model_validate({"kind": "category", "values": values})
     assert [one == Verdict.FITS for one in decode(column, cells).verdicts] == known
+
+
+def test_a_category_knows_its_numbers_with_another_decimal_mark() -> None:
+    column = Category.model_validate({"kind": "category", "values": ["25.3", "1.789"]})
+    found = decode(column, ("25,3", "1,789", "9,5"), decimal=",")
+    assert [*found.verdicts] == [Verdict.FITS, Verdict.OTHER, Verdict.OTHER], "1.789 may be 1789"
+    assert decode(column, ("25,3",)).verdicts[0] == Verdict.OTHER, "a comma is no decimal mark there"
 
 
 def test_a_number_that_may_be_two_is_none() -> None:
@@ -98,6 +106,64 @@ def test_times_and_bytes_of_parquet_are_text(tmp_path: Path) -> None:
         "zone": ["2020-01-01 00:00:00+00:00", "2020-01-01 00:00:01+00:00"],
         "code": ["yes", ""],
     }
+
+
+def test_signs_that_nobody_sees_are_taken_off_and_counted(tmp_path: Path) -> None:
+    wards = ("ICU", "IC\u200bU", "I\u00adCU", "\ufeffICU", "ICU\u2060", "\u200eICU")
+    rows = "".join(f"{ward},a\u00a0b,1\n" for ward in wards)
+    (tmp_path / "t.csv").write_text(f"ward,n\u200bote,y\n{rows}")
+    sheet = read_sheet(str(tmp_path / "t.csv"))
+    assert sheet.header == ("ward", "note", "y")
+    assert {*sheet.cells["ward"]} == {"ICU"}
+    assert {*sheet.cells["note"]} == {"a b"}
+    assert sheet.hidden == {"ward": 5, "note": 7}  # with its name
+
+
+def test_text_of_parquet_is_as_that_of_csv(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    columns = {"Gro\u0308\u00dfe": ["Ko\u0308ln", "K\u200b\u00f6ln"], "n": [1, 2]}
+    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), tmp_path / "x.parquet")
+    sheet = read_sheet(str(tmp_path / "x.parquet"))
+    assert {name: [*cells] for name, cells in sheet.cells.items()} == {
+        "Gr\u00f6\u00dfe": ["K\u00f6ln", "K\u00f6ln"], "n": ["1", "2"],
+    }  # fmt: skip
+    assert sheet.hidden == {"Gr\u00f6\u00dfe": 1}
+
+
+def test_durations_of_parquet_are_numbers(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    durations = [26 * 3_600_000 + 61_000, -1500, 0]
+    columns = {"t": arrow.array(durations, arrow.duration("ms")), "s": arrow.array([1, 2, 90], arrow.time32("s"))}
+    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), tmp_path / "x.parquet")
+    cells = read_sheet(str(tmp_path / "x.parquet")).cells
+    assert cells["t"] == ["26:01:01", "-0:00:01.500000", "0:00:00"]
+    column = Number.model_validate({"kind": "number", "unit": "s"})
+    found = decode(column, cells["t"])
+    assert found.values.tolist() == [one / 1000 for one in durations]
+    assert found.dressed == {"as h:mm:ss": 3}
+    assert decode(column, cells["s"]).values.tolist() == [1, 2, 90]
+
+
+@pytest.mark.parametrize(
+    ("content", "fragment"),
+    [
+        (f'a,b\n1,2\n3,"{"x" * 140_000}"\n', "has a cell of more than 131,072 characters after row 2: close its quote"),
+        ("# from the laboratory\na,b\n1,2\n", "begins with a comment, '# from the laboratory': the first line must"),
+        ("# from the laboratory\na;b\n1;2\n", "begins with a comment"),
+        ("a,b\n1,2,\n3,4,\n", "each row ends with a comma and the header does not: take it off the rows"),
+        ("a;b\n1;2;\n3;4;\n", "each row ends with a semicolon"),
+        ("a,b\n1,2,\n3,4,5\n", "row 2 has 3 cells, the header 2"),
+    ],
+)
+def test_a_csv_whose_rows_do_not_fit_its_header(content: str, fragment: str, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(content)
+    with refused(TaskError, "x.csv'", fragment):
+        read_sheet(str(tmp_path / "x.csv"))
+
+
+def test_a_header_may_begin_with_a_mark_of_comments(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("#id,b\n1,2\n")
+    assert read_sheet(str(tmp_path / "x.csv")).header == ("#id", "b")
 
 
 @pytest.mark.parametrize(
