@@ -22,10 +22,11 @@ from dpeer.federation.run import check_converged, cluster
 from dpeer.federation.settings import Settings, revalidated
 from dpeer.federation.view import View
 from dpeer.optional_libraries import check_libraries
-from dpeer.plugins import is_importable
+from dpeer.plugins import forget_changed, is_importable
 from dpeer.results.files import MODEL, SUMMARY, rank_folder
 from dpeer.results.run_folders import read_entries, read_object, read_run
 from dpeer.simulation.run import simulate
+from dpeer.topology.settings import forget_graphs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -147,6 +148,8 @@ def run(
         raise ConfigurationError(
             "dpeer.run was called by an on_record, for which the peers of its run wait: call it once that run has ended"
         )
+    forget_changed()
+    forget_graphs()
     view = _Listener(on_record, mode) if on_record is not None else View()
     drive = BackgroundLoop()
     run_all = cluster if mode == "cluster" else simulate

@@ -23,7 +23,8 @@ from typing import Any
 from dpeer.exceptions import ConfigurationError, describe, did_you_mean
 
 _objects: dict[str, Any] = {}
-_files: dict[Path, ModuleType] = {}
+_files: dict[Path, tuple[ModuleType, object]] = {}
+"""By file the module, and what changes with the file; see `forget_changed`."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def load(kind: Kind, spec: str) -> Iterator[Any]:
     """Find what a user named; within the block the folder of its file is the first where imports are looked for.
 
     A module can so import its siblings, as it can when run as a script. Afterwards its folder is the last, for imports
-    inside functions. A file is imported once in a process, under a name of its own.
+    inside functions. A file is imported once, under a name of its own, until `forget_changed` finds it changed.
 
     Args:
         kind: What is meant.
@@ -151,9 +152,25 @@ def _imported(what: str, where: str, error: type[ConfigurationError]) -> Iterato
             sys.path.append(entry)
 
 
+def forget_changed() -> None:
+    """Have files that were edited since their import imported anew; only between runs, which must not change midway."""
+    for path, (_, mark) in [*_files.items()]:
+        if _mark(path) != mark:
+            del _files[path]
+
+
+def _mark(path: Path) -> object:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
 def _import_file(path: Path) -> ModuleType:
     if path in _files:
-        return _files[path]
+        return _files[path][0]
+    mark = _mark(path)
     name = f"dpeer_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     found = importlib.util.spec_from_file_location(name, path)
     if found is None or found.loader is None:
@@ -165,7 +182,7 @@ def _import_file(path: Path) -> ModuleType:
     except BaseException:
         del sys.modules[name]
         raise
-    _files[path] = module
+    _files[path] = module, mark
     return module
 
 

@@ -92,6 +92,21 @@ def test_a_task_is_a_callable_and_its_options_reach_it(small: Callable[..., dpee
     assert inside.metrics(0)[-1]["test_loss"] == shifted.metrics(0)[-1]["test_loss"]
 
 
+def test_a_file_that_was_edited_between_runs_counts(small: Callable[..., dpeer.Settings], tmp_path: Path) -> None:
+    """As in a notebook: an own task and an own graph, each by its file."""
+    task, graph = tmp_path / "edited.py", tmp_path / "graph.txt"
+    for number, (shift, edges) in enumerate([(0.0, "0 1\n1 2\n"), (3.0, "0 1\n1 2\n0 2\n")]):
+        code = f"def task(rank, size, seed):\n    return make_task(rank, size, seed, {shift})\n"
+        task.write_text(f"from tests.test_api import make_task\n\n{code}")
+        graph.write_text(edges)
+        settings = small(task=f"{task}:task", topology=f"file:{graph}", out=tmp_path / f"by-file-{number}")
+        found, expected = dpeer.run(settings), dpeer.run(
+            small(out=tmp_path / f"plain-{number}", task_options={"shift": shift}, topology=f"file:{graph}")
+        )  # fmt: skip
+        assert found.metrics(0)[-1]["test_loss"] == expected.metrics(0)[-1]["test_loss"]
+        assert len(found.metrics(0)[-1]["heard"]) == number + 1
+
+
 def test_every_line_comes_to_the_listener(small: Callable[..., dpeer.Settings]) -> None:
     lines: list[dict[str, Any]] = []
     run = dpeer.run(small(), on_record=lines.append)

@@ -39,3 +39,8 @@ def build_graph(graph: GraphSettings) -> Topology:
 
 
 _build = lru_cache(maxsize=4)(build)
+
+
+def forget_graphs() -> None:
+    """Have graphs built anew: a file that one is made of may have changed between runs."""
+    _build.cache_clear()

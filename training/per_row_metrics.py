@@ -65,7 +65,7 @@ def _area(outputs: Sequence[Any], targets: Sequence[Any]) -> float | None:
 
 
 def _agree(values: Sequence[float], whole: float) -> bool:
-    mean = math.fsum(values) / len(values)
+    mean = math.fsum(values) / len(values) if values else math.nan
     return math.isfinite(mean) and math.isclose(mean, whole, rel_tol=_ALIKE, abs_tol=1e-6)
 
 
@@ -75,7 +75,7 @@ def _rights(outputs: Sequence[Any], targets: Sequence[Any]) -> Iterator[list[flo
         return
     answers, truth = torch.cat(list(outputs)).cpu(), torch.cat(list(targets)).cpu()
     if truth.ndim == 1 and answers.ndim == 2 and len(truth) == len(answers) and answers.shape[1] > 1:
-        yield (answers.argmax(dim=1) == truth).double().tolist()
+        yield (answers.argmax(dim=1) == truth)[truth >= 0].double().tolist()  # cross-entropy ignores -100
     elif answers.numel() == truth.numel() == len(truth):  # one score a row: a logit, or a probability
         for threshold in (0.0, 0.5):
             yield ((answers.reshape(-1) > threshold) == (truth.reshape(-1) > 0.5)).double().tolist()

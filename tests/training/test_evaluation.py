@@ -130,6 +130,14 @@ def test_right_and_wrong_answers() -> None:
     assert found == made.evaluate()
 
 
+def test_rows_without_a_target_have_no_answer() -> None:
+    targets = (X[:, 0] > 0).long().where(torch.arange(300) % 3 > 0, -100)
+    found, rows = learner(targets, 3).rows()
+    assert rows is not None
+    assert (rows.measure, len(rows.values)) == ("accuracy", 200)
+    assert sum(rows.values) / 200 == pytest.approx(found.accuracy)
+
+
 @pytest.mark.parametrize("classes", [2, 4])
 def test_the_area_under_the_curve_is_scikit_learns(classes: int) -> None:
     targets = (X[:, 0] + X[:, 1] > 0).long() + (X[:, 2] > 0).long() * (classes > 2)  # of four classes the last is empty
