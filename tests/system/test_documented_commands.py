@@ -40,6 +40,12 @@ def visits(folder: Path) -> None:
     (folder / "visits.csv").write_text("\n".join(lines) + "\n")
 
 
+def proposals(folder: Path) -> None:
+    """The schemas of two sites, each in a file."""
+    for name in ("A", "B"):
+        (folder / f"{name}.toml").write_text((ROOT / "examples" / "visits-schema.toml").read_text())
+
+
 def new_visits(folder: Path) -> None:
     """The table for one, and rows that a model of it is used on."""
     visits(folder)
@@ -268,6 +274,7 @@ SLOW = {
     "--seeds 0-4": Small(f"{TO_ROUND_35} --seeds 0 --jobs 1"),
     "dpeer report with-faults without --out faults-report": Small(after=(TWO_OF_EIGHT, WITHOUT)),
     PROPOSE: Small(data=(visits,)),
+    "dpeer schema merge A.toml B.toml": Small("--out both.toml", (proposals,)),
     DEMO: Small(f"{TRAINS} --size 2"),
     "dpeer report dpeer-demo": Small(after=(DEMO,)),
     "dpeer report dpeer-run": Small(after=(FIRST_RUN,)),

@@ -16,16 +16,17 @@ def test_a_check_meets_a_peer_that_waits_and_ranks_with_keys_start_from_the_file
     (tmp_path / "hosts.txt").write_text("".join(f"127.0.0.1:{base + rank} Clinic {rank}\n" for rank in range(SIZE)))
     assert dpeer("init", "trial", "--hosts", "hosts.txt", "--keys", "--operator").code == 0
     file = ("--federation", "trial/dpeer.toml")
-    peers = {1: dpeer_process("start", *file, "--rank", 1, *QUICK)}
-    until(lambda: "INFO: listening at" in peers[1].output)
-    for rank in (0, 2):  # one is dialled by it, the other dials it
-        checked = dpeer("check", *file, "--rank", rank, "--connect", "--within", "1s", *QUICK)
-        (line,) = [one for one in checked.out.splitlines() if "  rank 1 " in one]
+    peers = {rank: dpeer_process("start", *file, "--rank", rank, *QUICK) for rank in (0, 2)}
+    until(lambda: all("INFO: listening at" in peer.output for peer in peers.values()))
+    checked = dpeer("check", *file, "--rank", 1, "--connect", *QUICK)
+    assert checked.code == 0, checked.out
+    for rank in peers:  # one is dialled by it, the other dials it
+        (line,) = [one for one in checked.out.splitlines() if f"  rank {rank} " in one]
         assert line.startswith("PASS")
-    beside = dpeer("check", *file, "--rank", 1, "--connect", *QUICK)
+    beside = dpeer("check", *file, "--rank", 0, "--connect", *QUICK)
     assert beside.code == 1
     assert "in use by a running peer" in beside.out
-    peers |= {rank: dpeer_process("start", *file, "--rank", rank, *QUICK) for rank in (0, 2)}
+    peers[1] = dpeer_process("start", *file, "--rank", 1, *QUICK)
     for rank, peer in peers.items():
         output = peer.succeed()
         assert f"rank {rank} of 3, ring, listening at tcp://127.0.0.1:{base + rank}, encrypted" in output
