@@ -107,7 +107,7 @@ REFUSED = {
     "predict --run dpeer-run --input new.csv --output out.csv": "'dpeer-run' has the models of 2 peers",
     "evaluate --run dpeer-run/rank-0 --input new.csv": "'new.csv' has no column 'outcome'",
     "evaluate --run dpeer-run/rank-0 --input strange.csv": "'strange.csv': column 'outcome', 1 of 1 cells",
-    "export --run dpeer-run/rank-0 --format pmml --output m": "Invalid value for '--format': 'pmml' is not 'onnx'.",
+    "export --run dpeer-run/rank-0 --format onnx --output m": "--format has been removed: leave it out",
     "export --run dpeer-run/rank-0 --output .": "--output '.' is a folder: name a file",
     "model dpeer-run/rank-0": "'dpeer-run/rank-0/model.safetensors' is a model of 2 rounds",
     "model dpeer-run/rank-0 --output m.pt": "--output 'm.pt': name a file that ends in .safetensors",
