@@ -379,6 +379,7 @@ NOT_RUN = {
     "dpeer status dpeer-run/rank-0 --check --within 3": "is for probes and scripts",
     "dpeer dashboard dpeer-run": "until Ctrl-C",
     "dpeer schema check first-week/tables/site-3.csv --schema first-week/schema.toml": "exit code 2",
+    "dpeer schema merge A.toml B.toml": "One site proposes it, or each does",
     "make test": "test suite",
     "make test-all": "the whole test suite",
     "make soak": "ten thousand",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,7 +18,8 @@ from dpeer.training.data.tables.schema import Category, Date, Number, Schema, Te
 class OfColumns(nn.Module):
     """What is written of a table: its preparation, and the model behind it.
 
-    Its input has a number for each column, shape (rows, columns), float64, as `Decoded.values`; NaN is a gap.
+    Its input has a number for each column, float64, as `Decoded.values` (NaN is a gap), and behind these the
+    `Decoded.bounds` of each column with limits.
 
     Args:
         whole: What takes prepared inputs.
@@ -51,11 +52,12 @@ class OfColumns(nn.Module):
             self.register_buffer(name, torch.tensor(values, dtype=torch.float64))
         self.numbers = len(numbers)
         self.single = self.numbers + sum(isinstance(column, YesNo) for column in columns.values())
+        self.columns = len(columns)
         self.slots = [len(slots(column)) for column in columns.values() if isinstance(column, Category)]
 
     def forward(self, inputs: Tensor) -> Tensor:
         """What `whole` gives for the prepared rows."""
-        gaps = torch.isnan(inputs)
+        gaps = torch.isnan(inputs[:, : self.columns])
         numbers = torch.where(gaps[:, : self.numbers], self.fillings, inputs[:, : self.numbers])
         numbers = torch.minimum(torch.maximum(numbers, self.low), self.high)
         numbers = (numbers - self.shift) / self.scale if self.own else numbers * self.shift + self.scale
@@ -63,6 +65,7 @@ class OfColumns(nn.Module):
         blocks = [numbers, torch.where(gaps[:, rest], 0.0, inputs[:, rest]), gaps[:, : self.single]]
         for place, count in enumerate(self.slots, start=self.single):
             blocks += [inputs[:, place, None] == torch.arange(count, dtype=torch.float64), gaps[:, place, None]]
+        blocks.append(inputs[:, self.columns :])
         found: Tensor = self.whole(torch.cat([block.float() for block in blocks], dim=1))
         return found
 
@@ -75,8 +78,13 @@ def single_columns(schema: Schema) -> dict[str, Any]:
     return {name: one for kind in order for name, one in schema.inputs.items() if isinstance(one, kind)}
 
 
-def describe_column(name: str, column: Any, missing: Sequence[str]) -> dict[str, Any]:
-    """How a column's cells become numbers, as JSON values; docs/models.md has a reader."""
+def describe_columns(schema: Schema) -> list[dict[str, Any]]:
+    """How the cells of each column become numbers, as JSON values; docs/models.md has a reader. Empty with text."""
+    found = [_describe(name, column, schema.missing) for name, column in single_columns(schema).items()]
+    return found and found + [{"name": name, "missing": [], "kind": "bound"} for name in schema.limited]
+
+
+def _describe(name: str, column: Any, missing: Sequence[str]) -> dict[str, Any]:
     told: dict[str, Any] = {"name": name, "missing": ["", *missing, *column.missing], "kind": column.kind}
     if isinstance(column, Date):
         told |= {"format": list(column.format), "since": column.since.isoformat()}
@@ -91,13 +99,16 @@ def describe_column(name: str, column: Any, missing: Sequence[str]) -> dict[str,
     return told
 
 
-def sample_rows(rows: int, columns: Mapping[str, Any]) -> Tensor:
+def sample_rows(rows: int, schema: Schema) -> Tensor:
     """A table's numbers to try a model with, and some gaps."""
     generator = torch.Generator().manual_seed(rows)
     made = []
-    for column in columns.values():
+    for column in single_columns(schema).values():
         count = len(slots(column)) if isinstance(column, Category) else 2
         drawn = torch.randint(count, (rows,), generator=generator).double()
         made.append(2 * drawn - 1 if isinstance(column, YesNo) else drawn)
     found = torch.stack(made, dim=1)
-    return found.where(torch.rand(found.shape, generator=generator) < 0.8, math.nan)
+    bounds = torch.randint(-1, 2, (rows, len(schema.limited)), generator=generator)
+    return torch.cat(
+        [found.where(torch.rand(found.shape, generator=generator) < 0.8, math.nan), bounds.double()], dim=1
+    )

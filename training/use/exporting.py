@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from dpeer.atomic import replacing
 from dpeer.exceptions import TaskError, describe, not_written
 from dpeer.training.errors import blame
-from dpeer.training.use.exported_table import OfColumns, describe_column, sample_rows, single_columns
+from dpeer.training.use.exported_table import OfColumns, describe_columns, sample_rows, single_columns
 from dpeer.training.use.model import TrainedModel
 from dpeer.training.use.new_data import token_count
 
@@ -66,9 +66,9 @@ def export(model: TrainedModel, path: Path) -> dict[str, Any]:
         )
     whole: nn.Module = Exported(model.module, bool(model.classes)).eval()
     sample = partial(_sample, shape=shape, count=token_count(model.card))
-    if model.preparation is not None and (columns := single_columns(model.preparation.schema)):
+    if model.preparation is not None and single_columns(model.preparation.schema):
         whole = OfColumns(whole, model.preparation).eval()
-        sample = partial(sample_rows, columns=columns)
+        sample = partial(sample_rows, schema=model.preparation.schema)
     usage = describe_use(model)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,11 +85,12 @@ def describe_use(model: TrainedModel) -> dict[str, Any]:
     built, preparation = model.card.get("model") or {}, model.preparation
     steps, names, shape = [], None if preparation is None else list(preparation.names), model.card["input_shape"]
     kind = "int64" if built.get("tokens") else "float32"
-    columns = {} if preparation is None else single_columns(preparation.schema)
+    columns = [] if preparation is None else describe_columns(preparation.schema)
     if preparation is not None:
         steps.append("one row for each sample; the columns are the inputs' names, in this order")
     if preparation is not None and columns:
-        names, shape, kind = list(columns), [len(columns)], "float64"
+        names = [f"{one['name']} is a bound" if one["kind"] == "bound" else one["name"] for one in columns]
+        shape, kind = [len(columns)], "float64"
         steps.append("make a number of each cell as columns says, NaN of a gap; docs/models.md has a reader")
     elif preparation is not None and not preparation.schema.plain:
         steps.append("prepare the table's cells as preparation says (dpeer.load_model(...).read(path).inputs does it)")
@@ -108,11 +109,7 @@ def describe_use(model: TrainedModel) -> dict[str, Any]:
         "task": model.card.get("task"),
         "input": {"name": INPUT, "dtype": kind, "shape": ["rows", *shape]},
         "input_names": names,
-        "columns": [
-            describe_column(name, column, preparation.schema.missing if preparation else ())
-            for name, column in columns.items()
-        ]
-        or None,
+        "columns": columns or None,
         "output": {"name": OUTPUT, "is": "probabilities of the classes" if model.classes else "values"},
         "classes": list(model.classes) or None,
         "before": steps,

@@ -55,7 +55,7 @@ missing = ["NA"]
 target = { column = "outcome", classes = ["no", "yes"] }
 [columns]
 age = { kind = "number", range = [0, 100] }
-dose = { kind = "number", missing = ["-9"] }
+dose = { kind = "number", missing = ["-9"], limits = true }
 ward = { kind = "category", values = ["A", "B", "other ward"] }
 smoker = { kind = "yes-no", yes = ["yes", "1"], no = ["no", "0"] }
 seen = { kind = "date", format = ["%d.%m.%Y"], range = [2000-01-01, 2030-12-31] }
@@ -69,7 +69,7 @@ def table(path: Path, rows: int, *, beyond: bool = False) -> Path:
         cells = [
             f"{rng.integers(1, 29):02}.{rng.integers(1, 13):02}.{rng.integers(1995 if beyond else 2000, 2026)}",
             rng.choice(["A", "b", "B", "C", "NA"]), rng.choice(["0", "17.5", "", *(["120", "-3"] if beyond else [])]),
-            rng.choice(["Yes", "no", "1", "NA"]), rng.choice(["1e3", "-9", "0.25", "12345678.5"]),
+            rng.choice(["Yes", "no", "1", "NA"]), rng.choice(["1e3", "-9", "0.25", "12345678.5", "<0.5", "≥ 9"]),
         ]  # fmt: skip
         lines.append(",".join([*map(str, cells), "x", "yes" if number % 3 else "no"]))
     path.write_text("\n".join(lines) + "\n")
@@ -89,10 +89,8 @@ def test_a_table_s_model_takes_the_tables_own_columns_and_the_documented_reader_
     loaded = dpeer.load_model(left.folder)
     monkeypatch.chdir(tmp_path)
     usage = export(loaded, Path("model.onnx"))
-    assert usage["input"] == {"name": "inputs", "dtype": "float64", "shape": ["rows", 5]}
-    assert (
-        usage["input_names"] == [one["name"] for one in usage["columns"]] == ["age", "dose", "seen", "smoker", "ward"]
-    )
+    assert usage["input"] == {"name": "inputs", "dtype": "float64", "shape": ["rows", 6]}
+    assert usage["input_names"] == ["age", "dose", "seen", "smoker", "ward", "dose is a bound"]
     expected = loaded.predict(table(tmp_path / "new.csv", 80, beyond=True)).probabilities
     page = (Path(__file__).parents[3] / "docs" / "models.md").read_text()
     (reader,) = re.findall(r"```python\n(import csv.*?)```", page, flags=re.DOTALL)

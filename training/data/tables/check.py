@@ -233,7 +233,9 @@ def _problems(schema: Schema, sheet: Sheet, name: str, column: Judged, found: De
     whats = {
         Verdict.DOUBLE: "two readings",
         Verdict.CODE: "a code, not a number",
-        Verdict.UNIT: f"a number in another unit than {unit!r}" if unit else 'a number with a unit, and unit = ""',
+        Verdict.UNIT: f"a number in another unit than {unit!r}"
+        if unit
+        else "a number with a unit, and the column states none",
         Verdict.BOUND: "a bound, not a value: limits = true reads it" if is_input else "a bound, not a value",
         Verdict.WRONG: f"expected {expected(column)}",
     }

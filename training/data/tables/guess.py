@@ -99,16 +99,16 @@ def guess(name: str, cells: Sequence[str], *, decimal: str) -> Guess:
     days = _guess_date(counts) if plain < len(counts) or _look_like_days(counts) else None
     if days is not None:
         return days
-    enough = not read.strange or read.double or len(read.single) > FEW
-    if not (read.single or read.double) or not enough or not _few(read.strange, counts):
-        return _guess_words(name, counts)
-    if read.double:
+    are_numbers = bool(read.single or read.double) and _few(read.strange, counts)
+    if are_numbers and read.double:
         return _guess_ambiguous(name, counts, read)
     codes = [cell for cell, one in read.single.items() if one.code]
     if codes:
         found = _guess_words(name, counts)
         why = f"codes, not numbers: {codes[0]!r} would become {read.single[codes[0]].value:g}."
         return found._replace(remark=f"{why} {found.remark}".strip())
+    if not are_numbers or (read.strange and len(read.single) <= FEW):
+        return _guess_words(name, counts)
     return _guess_number(name, counts, read)
 
 
