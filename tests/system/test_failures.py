@@ -12,8 +12,8 @@ pytestmark = pytest.mark.slow
 
 linux = pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes in /proc")
 
-PACED = ("--batch-size", "20", "--rounds", "50", "--task-option", "fast=150", "--task-option", "pause=0.3")
-"""After the first round a minibatch takes 6 seconds."""
+PACED = ("--batch-size", "20", "--rounds", "50", "--task-option", "fast=150", "--task-option", "pause=0.05")
+"""After the first round a minibatch takes a second."""
 
 UNFINISHED = (*PACED[:4], "--task-option", "pause=3")
 """A minibatch of a minute, which no peer finishes between two signals, however busy the machine."""

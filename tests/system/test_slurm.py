@@ -27,7 +27,8 @@ exit $code
 
 
 @pytest.mark.slow
-def test_the_script_of_slurm_runs_a_federation_and_goes_on_when_it_is_submitted_again(tmp_path):
+def test_the_script_of_slurm_runs_a_federation_and_goes_on_when_it_is_submitted_again(tmp_path, free_ports):
+    number = (free_ports(20) - 20_000 + 9) // 10  # the job's, from which its ports follow
     programs = {
         "srun": SRUN, "hostname": "#!/bin/sh\necho 127.0.0.1\n",
         "dpeer": f'#!/bin/sh\nexec {sys.executable} -m dpeer "$@"\n',
@@ -36,7 +37,7 @@ def test_the_script_of_slurm_runs_a_federation_and_goes_on_when_it_is_submitted_
     for name, text in programs.items():
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
-    job = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "SLURM_JOB_ID": str(os.getpid()), "SLURM_NTASKS": "2"}
+    job = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "SLURM_JOB_ID": str(number), "SLURM_NTASKS": "2"}
     for attempt, rounds in enumerate(("2", "3")):
         ended = subprocess.run(
             ["bash", SCRIPT, *QUICK, "--rounds", rounds], cwd=tmp_path, check=False, capture_output=True, text=True,
@@ -46,5 +47,5 @@ def test_the_script_of_slurm_runs_a_federation_and_goes_on_when_it_is_submitted_
         for rank in range(2):
             summary = json.loads((tmp_path / f"run/rank-{rank}/summary.json").read_text())
             assert (summary["status"], summary["rounds"]) == ("done", int(rounds))
-        secret = tmp_path / f"federation-{os.getpid()}-{attempt}" / "keys" / "rank-0.secret"
+        secret = tmp_path / f"federation-{number}-{attempt}" / "keys" / "rank-0.secret"
         assert stat.S_IMODE(secret.stat().st_mode) == 0o600

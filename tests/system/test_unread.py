@@ -31,7 +31,8 @@ def test_a_peer_whose_stderr_nobody_reads_runs_to_its_end_and_is_not_taken_for_d
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # with it `sys.stderr` has no lock
     rounds = 10
     settings = ("--topology", "ring", "--size", 2, "--task", task, *schedule, "--rounds", rounds, "--out", "run")
-    common = ("start", *settings, "--base-port", free_ports(2), "--dead-after", 10, "--log-level", "debug")
+    common = ("start", *settings, "--base-port", free_ports(2), "--dead-after", 10, "--log-level", "debug",
+              "--alone", "never")  # fmt: skip
     other = dpeer_process(*common, "--rank", 1)
     words = [sys.executable, "-m", "dpeer", *map(str, common), "--rank", "0"]
     with subprocess.Popen(words, cwd=tmp_path, stdin=subprocess.DEVNULL, stderr=unread) as peer:
