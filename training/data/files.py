@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -149,7 +150,8 @@ def read_images(task: str, paths: Sequence[Path], channels: int, side: int, *, r
                     f"task {task!r}: the image {paths[number]} cannot be read: {describe(error)}"
                 ) from error
 
-    with ThreadPoolExecutor(len(own_cores())) as pool:
+    with warnings.catch_warnings(), ThreadPoolExecutor(len(own_cores())) as pool:
+        warnings.simplefilter("ignore")  # Pillow's, of damage in EXIF and of images that it takes for an attack
         for _ in pool.map(some, range(0, len(paths), _AT_ONCE)):
             pass
     pixels = torch.from_numpy(found)

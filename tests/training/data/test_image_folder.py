@@ -148,8 +148,10 @@ def test_kinds_of_images(tmp_path: Path) -> None:
     assert inputs[3].unique().tolist() == [255]
 
 
-def test_damage_in_exif_does_not_keep_an_image_from_being_read(tmp_path: Path) -> None:
-    """A resolution of 1/0, and EXIF that is none: the first is turned as it says, the other as it lies."""
+def test_damage_in_exif_does_not_keep_an_image_from_being_read(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    """A resolution of 1/0, EXIF that is none or is cut: the first is turned as it says, the others as they lie."""
     turned = Image.new("RGB", (8, 8), (0, 0, 0))
     turned.paste((255, 255, 255), (0, 0, 8, 4))  # white above
     (tmp_path / "a").mkdir(parents=True)
@@ -157,9 +159,11 @@ def test_damage_in_exif_does_not_keep_an_image_from_being_read(tmp_path: Path) -
     tiff = struct.pack("<2sHIH", b"II", 42, 8, 2) + b"".join(struct.pack("<HHII", *one) for one in entries)
     turned.save(tmp_path / "a" / "0.png", exif=b"Exif\0\0" + tiff + struct.pack("<Iii", 0, -1, 0))
     turned.save(tmp_path / "a" / "1.png", exif=b"Exif\0\0none")
+    turned.save(tmp_path / "a" / "2.png", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\x05\x01\x12")
     save(tmp_path / "b" / "0.png", 0)
     inputs = image_folder(path=str(tmp_path), image_size=8).train.inputs
-    assert inputs[:2, 0, :, 0].tolist() == [[0] * 4 + [255] * 4, [255] * 4 + [0] * 4]
+    assert inputs[:3, 0, :, 0].tolist() == [[0] * 4 + [255] * 4, *([[255] * 4 + [0] * 4] * 2)]
+    assert [*recwarn] == []
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "RGB"])
