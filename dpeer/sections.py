@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.fields import FieldInfo
 
 
@@ -59,6 +59,13 @@ class Section(BaseModel):
 
     # Schemas are built at first use: the options of a command need the fields alone.
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True, frozen=True, defer_build=True)
+
+    @field_validator("*")
+    @classmethod
+    def _fits_into_memory(cls, value: Any) -> Any:
+        if isinstance(value, int) and value >= 2**63:
+            raise ValueError("input should be less than 9223372036854775808")
+        return value
 
 
 _KEY = "dpeer"

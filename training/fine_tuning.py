@@ -12,6 +12,7 @@ FedBABU's last step (Oh, Kim and Yun, ICLR 2022), and FedRep's published code en
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping
 
 from torch import Tensor, nn
@@ -43,7 +44,8 @@ def finish_rate(h: Hyperparameters, uses: Collection[str]) -> float:
     if finish.rate is not None:
         return finish.rate
     last = Rates.of(h, h.rounds - 1)
-    return _SHARE * (last.head if finish.part == "head" and "head_lr" in uses else last.body)
+    share = _SHARE * (last.head if finish.part == "head" and "head_lr" in uses else last.body)
+    return max(share, sys.float_info.min)  # after a million rounds of --lr-decay the last rate is 0
 
 
 class Finishing:

@@ -49,7 +49,6 @@ Optimizer = Literal["sgd", "adamw"]
 FinishText = Annotated[str, AfterValidator(check_finish)]
 """What `--finish` asks for, as `Finish.parse` reads it."""
 
-_SEED: dict[str, Any] = {"ge": 0, "lt": 2**63}
 _DATA, _TRAINING = "Data and model", "Training"
 
 
@@ -177,9 +176,7 @@ class MethodSettings(Section):
         group=_TRAINING,
         first=True,
     )
-    seed: int = setting(
-        0, "seed of partition, initialisation and batch order", mark=Mark.SHARED, group=_TRAINING, **_SEED
-    )
+    seed: int = setting(0, "seed of partition, initialisation and batch order", mark=Mark.SHARED, group=_TRAINING, ge=0)
     participation: float = setting(
         1.0,
         "share of the peers that take part in a round, drawn anew",

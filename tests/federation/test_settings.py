@@ -159,6 +159,12 @@ def test_what_a_rank_sets_is_checked_like_the_setting_itself() -> None:
             Settings(rank={1: wrong})
 
 
+@pytest.mark.parametrize("name", ["rounds", "batch_size", "local_steps", "graph_seed", "seed"])
+def test_a_number_that_no_array_can_have_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{name} = 1{'0' * 20}: input should be less than 92233720368"):
+        Settings(**{name: 10**20})
+
+
 def test_a_field_without_a_mark_is_refused() -> None:
     class Forgotten(BaseModel):
         plain: int = Field(3)

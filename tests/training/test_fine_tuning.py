@@ -133,6 +133,12 @@ def test_a_rate_of_ones_own_is_taken_as_it_is() -> None:
     np.testing.assert_allclose(predicted(learner), expected, rtol=0, atol=2e-6)
 
 
+def test_a_last_rate_of_nothing_is_one_that_can_be_written() -> None:
+    learner = linear("dfedavgm", finish="all:1", lr_schedule="exponential", lr_decay=0.5, rounds=10**6)
+    rate = learner.about.finish_rate
+    assert check_finish(str(Finish("all", 1, rate))) == f"all:1,{rate!r}"
+
+
 def test_nothing_is_done_where_nothing_is_asked() -> None:
     learner = build_learner(small_task(), "dfedavgm", Hyperparameters(finish="none"), rank=0, seed=0)
     learner.train(0)
