@@ -15,11 +15,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer import privacy
 from dpeer.exceptions import AlgorithmError, ConfigurationError
-from dpeer.federation.baseline.training import (
-    BaselineTraining,
-    baseline_training,
-    copy_for_baseline,
-)
+from dpeer.federation.baseline.training import AllOrNone, BaselineTraining, baseline_training, copy_for_baseline
 from dpeer.federation.checks import check_first_weights, check_settings, first_weights_notes
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
@@ -84,7 +80,7 @@ def build(
     config: RunConfig,
     *,
     resume: bool = False,
-    workers: int | None = None,
+    process: AllOrNone | None = None,
     home: Path | None = None,
     given: MemberList | None = None,
 ) -> PeerParts:
@@ -93,7 +89,8 @@ def build(
     Args:
         config: The peer's.
         resume: Whether the peer continues an earlier run, whose releases then are its own.
-        workers: The number of threads that all peers of this process share; None for a peer in a process of its own.
+        process: What decides for all peers of this process whether they are compared; None for a peer in a process of
+            its own.
         home: The base of relative paths; None for the current folder. (The task of another rank may have left it.)
         given: A member list that the operator hands over at the start.
 
@@ -151,7 +148,7 @@ def build(
         keep=kept, evaluate_on=run.evaluate_on,
         training_accuracy=run.training_accuracy,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
-        session=asked, options=config.options, pace=None if workers is not None else pace_of(config, compute),
+        session=asked, options=config.options, pace=None if process is not None else pace_of(config, compute),
     )  # fmt: skip
     session = learner.session
     if guarantee is not None and learner.about.shares and not isinstance(session, ClientSession):
@@ -176,8 +173,7 @@ def build(
         "evaluated_class_counts": class_counts(task, run.evaluate_on),
         "settings": config.plain() | {"validation": held_out, "keep": keep},
     }
-    part = 1.0 if workers is None else min(1.0, workers / config.graph.size)
-    beside = baseline_training(config, copied, learner, keep=kept, folder=own_folder, resume=resume, part=part)
+    beside = baseline_training(config, copied, learner, keep=kept, folder=own_folder, resume=resume, process=process)
     noised = learner.about.trained_together if isinstance(session, SampleSession) else learner.about.shared_values
     promises = [] if session is None else session.notes(noised)
     divided_as = None

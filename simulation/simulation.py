@@ -17,6 +17,7 @@ from torch import Tensor
 from dpeer.cores import own_cores
 from dpeer.exceptions import TaskError
 from dpeer.federation.baseline.comparison import conclude_comparison
+from dpeer.federation.baseline.training import AllOrNone
 from dpeer.federation.build import PeerParts, build
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import save_data_files
@@ -69,6 +70,7 @@ class Simulation:
         self._logs: list[PeerLog] = []
         self._tracking: dict[int, Tracking] = {}
         self._workers = min(len(configs), threads or len(own_cores()))
+        self._compared = AllOrNone(len(configs), self._workers)
         self.connected = False
         # Peers of one process cannot be lost one by one.
         self._liveness = LivenessConfig(heartbeat=0)
@@ -177,7 +179,7 @@ class Simulation:
         """Make a peer of a rank."""
         rank = config.rank
         out = rank_folder(self._out, rank)
-        assembled = worker.run(build, config, resume=resume, workers=self._workers, home=self._home)
+        assembled = worker.run(build, config, resume=resume, process=self._compared, home=self._home)
         parts = await blaming(rank, assembled)
         for line in await worker.run(save_data_files, out, parts.partition, parts.preparation, resume=resume):
             log.warning("file-made-again", message=line)

@@ -169,7 +169,7 @@ def compared_with(beside: BaselineTraining, measure: str, joined: Sequence[float
     if baseline is None or beside.why == NOTHING_RECEIVED:
         return {"why": beside.why}
     found: dict[str, Any] = {"algorithm": "local", "rounds": baseline.completed, "planned": baseline.rounds}
-    if not baseline.completed:
+    if not baseline.completed or beside.refused:
         return found | {"why": beside.why}
     other, others = baseline.rows()
     if others is None or others.measure != measure:

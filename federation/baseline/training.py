@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +36,43 @@ _TRIED = 0.5
 """Seconds of training after which it is estimated how long the rest will take."""
 
 
+class AllOrNone:
+    """Whether the peers of a process train their baselines: the first of them that has an estimate decides for all.
+
+    Args:
+        peers: How many the process has.
+        threads: How many of them train at a time.
+
+    Attributes:
+        why: Why none is trained; None if all are, or while nothing is decided.
+    """
+
+    def __init__(self, peers: int, threads: int) -> None:
+        self._peers, self._turns = peers, math.ceil(peers / threads)
+        self._lock, self._decided = threading.Lock(), False
+        self.why: str | None = None
+
+    def decide(self, seconds: float, allowed: float) -> str | None:
+        """Why none of the peers trains its baseline; None if all do.
+
+        Args:
+            seconds: How long one baseline takes.
+            allowed: By how many seconds the run may end later.
+        """
+        with self._lock:
+            if not self._decided and self._turns * seconds >= allowed:
+                self.why = (
+                    f"training {self._peers} peers alone takes about {duration(self._turns * seconds)}, more than "
+                    f"{_in_words(allowed)}"
+                )
+            self._decided = True
+        return self.why
+
+
+def _in_words(allowed: float) -> str:
+    return f"the {duration(allowed)} by which the run may end later ({FREE_SECONDS:g} s and {SHARE:.0%} of its time)"
+
+
 class BaselineTraining:
     """Trains a peer's local-only baseline when its rounds are over. It never raises and sends nothing.
 
@@ -41,7 +80,7 @@ class BaselineTraining:
         baseline: What is trained; None where no copy of the model can be made.
         why: Why not.
         mode: "auto": as `FREE_SECONDS` and `SHARE` allow; "always": to the end.
-        part: The part of the allowed time that is this peer's, where several share the threads of a process.
+        process: What decides for all peers of this process; None for a peer in a process of its own.
         folder: Where the state is kept until all is trained; what is there goes on. None to keep none.
         save_every: Seconds after which the state is saved again.
 
@@ -56,12 +95,12 @@ class BaselineTraining:
         why: str | None = None,
         *,
         mode: str = "auto",
-        part: float = 1.0,
+        process: AllOrNone | None = None,
         folder: Path | None = None,
         save_every: float = _SAVE_EVERY,
     ) -> None:
         self.baseline, self.why = baseline, why
-        self._always, self._part = mode == "always", part
+        self._always, self._process = mode == "always", process
         self._folder, self._save_every = folder, save_every
         self._began = self._saved = time.monotonic()
         self._ended: float | None = None
@@ -119,34 +158,44 @@ class BaselineTraining:
             nonlocal estimated
             spent = time.monotonic() - began
             rest = spent / (baseline.made - begun) * (baseline.steps - baseline.made)
-            first_estimate = spent > _TRIED and not estimated
-            if stopped():
-                self.why = STOPPED
-            elif not self._always and (spent + rest if first_estimate else spent) >= self._allowed():
-                self.why = self._too_long(rest)
-            elif first_estimate:
+            first_estimate = not estimated and (spent > _TRIED or baseline.made == baseline.steps)
+            self.why = STOPPED if stopped() else self._too_long(spent, rest, first_estimate=first_estimate)
+            if self.why is None and first_estimate:
                 estimated = True
                 if rest > 2 * _TRIED:
                     tell(f"training the local-only baseline: about {duration(rest)} more; Ctrl-C puts it off")
             return self.why is not None
 
+        if self.refused and self._process is not None:
+            self.why = self._process.why
         while not baseline.done and self.why is None:
             if stopped():
                 self.why = STOPPED
             elif baseline.train_round(enough):
                 self._save(baseline)
 
-    def _allowed(self) -> float:
-        """By how many seconds the run may end later."""
-        ended = time.monotonic() if self._ended is None else self._ended
-        return self._part * (FREE_SECONDS + SHARE * (ended - self._began))
+    @property
+    def refused(self) -> bool:
+        """Whether no peer of this process is to be trained, for which one of them has decided."""
+        return not self._always and self._process is not None and self._process.why is not None
 
-    def _too_long(self, rest: float) -> str:
-        peers = "" if self._part == 1.0 else f", for {1 / self._part:.0f} peers of one process"
-        return (
-            f"the rest of its training takes about {duration(rest)}, more than its part of {duration(self._allowed())} "
-            f"({FREE_SECONDS:g} s and {SHARE:.0%} of the run's time{peers})"
-        )
+    def _too_long(self, spent: float, rest: float, *, first_estimate: bool) -> str | None:
+        """Why the training does not go on; None if it does.
+
+        Args:
+            spent: The seconds that it has taken.
+            rest: The seconds that the rest will take.
+            first_estimate: Whether that is known for the first time.
+        """
+        if self._always:
+            return None
+        ended = time.monotonic() if self._ended is None else self._ended
+        allowed = FREE_SECONDS + SHARE * (ended - self._began)
+        if self._process is not None:
+            return self._process.decide(spent + rest, allowed) if first_estimate else self._process.why
+        if (spent + rest if first_estimate else spent) < allowed:
+            return None
+        return f"the rest of its training takes about {duration(rest)}, more than {_in_words(allowed)}"
 
     def _save(self, baseline: LocalBaseline) -> None:
         """Save the state after a round, if some time has gone by."""
@@ -186,7 +235,7 @@ def baseline_training(
     keep: Literal["last", "best"],
     folder: Path,
     resume: bool = False,
-    part: float = 1.0,
+    process: AllOrNone | None = None,
     rounds: int | None = None,
 ) -> BaselineTraining | None:
     """The baseline that is trained after a peer's rounds, as its settings have it.
@@ -198,7 +247,7 @@ def baseline_training(
         keep: Which model is kept.
         folder: The rank's folder.
         resume: Whether the peer goes on with an earlier run, and so with what that has saved.
-        part: This peer's part of the allowed time, where several share the threads of a process.
+        process: What decides for all peers of this process; None for a peer in a process of its own.
         rounds: How many rounds a run has completed that has ended: only these are trained, each of which is saved.
     """
     if copied is None or not resume:
@@ -220,7 +269,7 @@ def baseline_training(
         compute=learner.about.compute, rounds=rounds,
     )  # fmt: skip
     return BaselineTraining(
-        made, mode=run.alone, part=part, folder=folder / FOLDER,
+        made, mode=run.alone, process=process, folder=folder / FOLDER,
         save_every=_SAVE_EVERY if rounds is None else 0.0,
     )  # fmt: skip
 

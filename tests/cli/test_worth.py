@@ -118,7 +118,7 @@ def test_where_that_takes_too_long_the_command_that_makes_it_later_is_named(
     monkeypatch.setattr("dpeer.federation.baseline.training.SHARE", 0.0)
     ended = dpeer("simulate", *SMALL, "--threads", 1)
     (line,) = (line for line in ended.out.splitlines() if "dpeer worth" in line)
-    assert line.startswith("no comparison with local only: the rest of its training takes about ")
+    assert line.startswith("no comparison with local only: training 2 peers alone takes about ")
     assert line.endswith("; dpeer worth dpeer-run makes it later")
     assert not any(column in ended.out.splitlines()[2] for column in COLUMNS)
     assert (

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dpeer.federation.baseline import training as module
-from dpeer.federation.baseline.training import BaselineTraining
+from dpeer.federation.baseline.training import AllOrNone, BaselineTraining
 
 
 class Copy:
@@ -83,7 +83,8 @@ def test_nothing_goes_on_that_would_not_come_to_its_end(clock: Clock) -> None:
     assert finish(beside) == [], "40 seconds are more than the ten and the 29.75 that are allowed"
     assert beside.why is not None
     assert beside.why == (
-        "the rest of its training takes about 39.0 s, more than its part of 39.8 s (10 s and 25% of the run's time)"
+        "the rest of its training takes about 39.0 s, more than the 39.8 s by which the run may end later (10 s and "
+        "25% of its time)"
     )
     assert (copy.made, copy.completed) == (1, 0)
 
@@ -96,15 +97,63 @@ def test_what_takes_longer_than_it_seemed_ends_when_the_time_is_over(clock: Cloc
     finish(beside)
     assert copy.made == 6, "twelve seconds: the minibatch in which the eleven were over"
     assert beside.why is not None
-    assert "more than its part of 11.0 s" in beside.why
+    assert "more than the 11.0 s" in beside.why
 
 
-@pytest.mark.parametrize(("seconds", "why"), [(400.0, True), (700.0, False)])
-def test_peers_that_share_the_threads_of_a_process_share_the_time(clock: Clock, seconds: float, why: bool) -> None:
-    beside = BaselineTraining(Copy(clock), part=0.25)
-    clock.now = seconds
-    finish(beside)
-    assert (beside.why is not None) == why, "40 seconds are more than a quarter of 110, and less than one of 185"
+def test_all_peers_of_a_process_are_trained_or_none(clock: Clock) -> None:
+    few, copies = AllOrNone(5, 2), [Copy(clock) for _ in range(5)]
+    peers = [BaselineTraining(copy, process=few) for copy in copies]
+    clock.now = 400.0
+    for one in peers:
+        one.end()
+        finish(one)
+    assert [copy.made for copy in copies] == [1, 0, 0, 0, 0], "the first one decides"
+    assert {one.why for one in peers} == {
+        "training 5 peers alone takes about 2 min, more than the 1 min 50 s by which the run may end later (10 s "
+        "and 25% of its time)"
+    }, "three take their turns in a thread, of 40 seconds each"
+    assert all(one.refused for one in peers)
+
+
+def test_peers_of_a_process_are_trained_to_the_end_once_that_is_decided(clock: Clock) -> None:
+    process, copies = AllOrNone(5, 2), [Copy(clock) for _ in range(5)]
+    peers = [BaselineTraining(copy, process=process) for copy in copies]
+    clock.now = 450.0
+    copies[1].paces = dict.fromkeys(range(2, 41), 100.0)
+    for one in peers:
+        one.end()
+        finish(one)
+    assert all(copy.done for copy in copies), "though one takes much longer than it seemed"
+    assert [one.why for one in peers] == [None] * 5
+    other = BaselineTraining(Copy(clock), process=process)
+    finish(other, stopped=True)
+    assert other.why == module.STOPPED
+
+
+def test_a_peer_that_trains_meanwhile_ends_as_another_one_decides(clock: Clock) -> None:
+    process, copy = AllOrNone(2, 2), Copy(clock)
+    copy.paces = {1: 0.1}
+    one = BaselineTraining(copy, process=process)
+
+    def decides() -> bool:
+        process.decide(1e3, 10.0)
+        return False
+
+    one.finish(decides, lambda line: None)
+    assert (copy.made, one.why) == (1, process.why)
+    forced = BaselineTraining(Copy(clock), mode="always", process=process)
+    finish(forced)
+    assert forced.why is None
+
+
+def test_no_peer_is_trained_to_its_end_before_that_is_decided(clock: Clock) -> None:
+    process, copy = AllOrNone(1000, 2), Copy(clock, rounds=2)
+    copy.paces = dict.fromkeys(range(1, 21), 1 / 64)
+    one = BaselineTraining(copy, process=process)
+    finish(one)
+    assert (copy.made, copy.completed) == (20, 1), "0.3 seconds are too short for an estimate before the last step"
+    assert one.why is not None
+    assert one.why.startswith("training 1000 peers alone takes about 2 min 36 s, more than the 10.")
 
 
 def test_the_time_in_which_a_peer_waits_for_a_thread_is_not_the_runs(clock: Clock) -> None:
