@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpeer.exceptions import TaskError
 from dpeer.training.data.tables.decode import Decoded, Verdict, decode, readings
+from dpeer.training.data.tables.readings import advice
 from dpeer.training.data.tables.schema import Category, Column, Date, Group, Number, Schema, Target, YesNo
 from dpeer.training.data.tables.sheet import Sheet
 
@@ -233,9 +234,7 @@ def _problems(schema: Schema, sheet: Sheet, name: str, column: Judged, found: De
     whats = {
         Verdict.DOUBLE: "two readings",
         Verdict.CODE: "a code, not a number",
-        Verdict.UNIT: f"a number in another unit than {unit!r}"
-        if unit
-        else "a number with a unit, and the column states none",
+        Verdict.UNIT: f"a number in another unit than the column's, {unit!r}",
         Verdict.BOUND: "a bound, not a value: limits = true reads it" if is_input else "a bound, not a value",
         Verdict.WRONG: f"expected {expected(column)}",
     }
@@ -248,10 +247,8 @@ def _problems(schema: Schema, sheet: Sheet, name: str, column: Judged, found: De
         if len(rows := found.rows(verdict)):
             if verdict == Verdict.DOUBLE:
                 both = " or ".join(readings(column, cells[rows[0]], sheet.decimal))
-                advice = (
-                    "one of the formats" if isinstance(column, Date) else "one number a cell, no marks for thousands"
-                )
-                what = f"two readings ({both}): write {advice}"
+                how = "write one of the formats" if isinstance(column, Date) else advice(cells[rows[0]])
+                what = f"two readings ({both}): {how}"
             problems.append(Problem(name, what, tuple((sheet.places[row], cells[row]) for row in rows), len(sheet)))
     as_it_is = (isinstance(column, Target) and not column.classes) or (schema.plain and learn and is_input)
     if not problems and as_it_is and (what := _too_alike(found.values)):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dpeer.training.data.tables.far_values import MOST, days_far_off, far_off, written_as_nines
 from dpeer.training.data.tables.numerals import all_numbers
-from dpeer.training.data.tables.readings import SECONDS, Reading, dates, numbers, plainly, same_unit
+from dpeer.training.data.tables.readings import SECONDS, Reading, advice, dates, numbers, plainly, same_unit
 from dpeer.training.data.tables.spellings import spelled
 
 YES = (
@@ -355,7 +355,7 @@ def _guess_group(counts: Mapping[str, int]) -> Guess:
 def _guess_ambiguous(name: str, counts: Mapping[str, int], read: Numbers) -> Guess:
     """A column of numbers of which some can be read in two ways: the range is that of the others."""
     cell, both = next(iter(read.double.items()))
-    asked = f"is {cell!r} {' or '.join(both)}? Write one number a cell and no marks for thousands, then propose again."
+    asked = f"is {cell!r} {' or '.join(both)}? {advice(cell).capitalize()}, then propose again."
     if "/" in cell and len(counts) <= FEW < 2 * sum(counts.values()):  # such as genotypes
         found = _guess_words(name, counts)
         return found._replace(remark=_joined(asked, found.remark))

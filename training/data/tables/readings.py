@@ -87,6 +87,17 @@ def numbers(cell: str, decimal: str = ".", unit: str = "") -> tuple[Reading, ...
     return () if match is None else _with_unit(match, decimal, unit)
 
 
+def advice(cell: str) -> str:
+    """How a number with two readings is written so that it has one."""
+    if _PAIR.fullmatch(cell):
+        return "make two columns of it, or write one number"
+    if ":" in cell:
+        return "write times as h:mm:ss"
+    if cell.startswith("("):
+        return "write a minus in place of brackets"
+    return "state the unit" if re.search(r"10[\^*]", cell) else "write numbers without marks for thousands"
+
+
 def _undressed(cell: str, decimal: str) -> tuple[Reading, ...]:
     value = as_number(cell, decimal)
     if value is not None:

@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("without a clock", deadline=None)
+settings.load_profile("without a clock")
 
 SCHEMA = """
 format = 1

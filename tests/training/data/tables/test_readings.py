@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpeer.exceptions import TaskError
 from dpeer.training.data.tables.check import check
 from dpeer.training.data.tables.guess import guess
+from dpeer.training.data.tables.numerals import LARGEST
 from dpeer.training.data.tables.prepare import Preparation
 from dpeer.training.data.tables.readings import dates, numbers
 from dpeer.training.data.tables.schema import MISSING, read_schema
@@ -143,7 +146,39 @@ def test_numbers_in_other_dress(cell: str, unit: str, values: list[float]) -> No
     assert [one.value for one in numbers(cell, unit=unit)] == values
 
 
+@given(
+    st.text("0123456789.,-+<>()/:x\u00d7^*1 kge%$\u2212\u00b3\uff11\u2019", max_size=12) | st.text(max_size=8),
+    st.sampled_from([".", ",", ""]),
+    st.sampled_from(["", "kg", "h", "%"]),
+)
+def test_whatever_stands_in_a_cell_has_finite_readings(cell: str, decimal: str, unit: str) -> None:
+    values = [one.value for one in numbers(cell, decimal, unit)]
+    assert len(values) <= 4
+    assert all(abs(value) <= LARGEST for value in values)
+    dates(cell, ["%Y%m%d", "%d.%m.%Y %H:%M", "%Y-%m-%dT%H:%M:%S%z"])
+
+
 def test_dates_with_digits_that_touch_have_all_of_them() -> None:
     assert not dates("2020111", ["%Y%m%d"])
     assert [*dates("20200101 8:05", ["%Y%m%d %H:%M"])] == [datetime.datetime(2020, 1, 1, 8, 5)]
     assert [*dates("2020-1-1", ["%Y-%m-%d"])] == [datetime.datetime(2020, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("120/80", "two readings (120 and 80 or 1.5): make two columns of it, or write one number: "),
+        ("03:27", "two readings (3 h 27 min or 3 min 27 s): write times as h:mm:ss: "),
+        ("(5.2)", "two readings (-5.2 or 5.2): write a minus in place of brackets: "),
+        ("1,789", "two readings (1.789 or 1789): write numbers without marks for thousands: "),
+        ("72 kg", "a number in another unit than the column's, '': "),
+        ("<5", "a bound, not a value: limits = true reads it: "),
+    ],
+)
+def test_check_names_the_readings_and_the_way_out(cell: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(
+        "format = 1\n[target]\ncolumn = 'y'\nclasses = ['a', 'b']\n[columns.x]\nkind = 'number'\n"
+    )
+    (tmp_path / "x.csv").write_text(f'x,y\n1.5,a\n"{cell}",b\n')
+    (problem,) = check(read_schema(tmp_path / "s.toml"), read_sheet(str(tmp_path / "x.csv"))).problems
+    assert problem.line() == f"column 'x', 1 of 2 cells: {said}row 3: {cell!r}"
