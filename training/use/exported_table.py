@@ -86,7 +86,9 @@ def describe_columns(schema: Schema) -> list[dict[str, Any]]:
 
 def _describe(name: str, column: Any, missing: Sequence[str]) -> dict[str, Any]:
     told: dict[str, Any] = {"name": name, "missing": ["", *missing, *column.missing], "kind": column.kind}
-    if isinstance(column, Date):
+    if isinstance(column, Number) and column.limits:
+        told["kind"] = "number or bound"
+    elif isinstance(column, Date):
         told |= {"format": list(column.format), "since": column.since.isoformat()}
     elif isinstance(column, YesNo):
         words = dict.fromkeys(column.yes, 1.0) | dict.fromkeys(column.no, -1.0)

@@ -96,6 +96,8 @@ def test_a_table_s_model_takes_the_tables_own_columns_and_the_documented_reader_
     (reader,) = re.findall(r"```python\n(import csv.*?)```", page, flags=re.DOTALL)
     content: dict[str, Any] = {}
     exec(compile(reader, "docs/models.md", "exec"), content)
+    with pytest.raises(ValueError, match="could not convert"):
+        content["number"]("<5", **usage["columns"][0])
     assert content["found"] == pytest.approx(expected, abs=1e-5)
 
 
