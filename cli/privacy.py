@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
 from dpeer.cli.click_from_setting import flag, stated
 from dpeer.cli.tables import json_option, plain_table, print_table
 from dpeer.exceptions import ConfigurationError
+from dpeer.federation.scheduler_rank import own_rank
 from dpeer.privacy import Guarantee, SampleGuarantee, accounting
 from dpeer.privacy.accounting import ACCOUNTANTS, Accountant, Charge, tightest
 from dpeer.privacy.outlook import ADVICE, noise_over_drift
@@ -28,6 +32,9 @@ _EXAMPLES = {
 
 _SAMPLE_ONLY = ("batch_size", "records", "steps", "dp_head", "head_steps")
 _MEANT = {"exact": "closed form", "pld": "privacy loss distributions", "rdp": "Renyi, an upper bound"}
+
+_BESIDE_A_FILE = ("federation", "rank", "accountant", "as_json")
+"""Options that may be given with --federation: the file answers all others."""
 
 TableRows = list[tuple[str, str, str]]
 """Names, values and what they mean."""
@@ -98,33 +105,39 @@ _COUNT = click.IntRange(1, 10**9)
     help="exact: a closed form, without sampling; pld: privacy loss distributions, with sampling; rdp: Renyi, an "
     "upper bound.",
 )
+@click.option(
+    "--federation",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Take all from this file and the data of --rank here: what a start would promise.",
+)
+@click.option("--rank", metavar="R", help="With --federation: the rank whose data are here, or `env`.  [default: 0]")
 @json_option
-def privacy(as_json: bool, **given: Any) -> None:
+def privacy(as_json: bool, federation: Path | None, rank: str | None, **given: Any) -> None:
     """Print the epsilon of given noise, or the least noise for a target epsilon, after so many rounds.
 
-    With --size and --parameters it also prints whether training can survive that noise.
+    With --size and --parameters it also prints whether training can survive that noise. With --federation all of it
+    is that of the run; nothing is trained, charged or written.
 
     \b
     Examples:
       dpeer privacy --noise-multiplier 5 --rounds 20
       dpeer privacy --target-epsilon 10 --rounds 20 --size 8 --parameters 60000
       dpeer privacy --privacy sample --target-epsilon 3 --batch-size 32 --records 2000 --steps 20 --rounds 20
+      dpeer privacy --federation dpeer.toml --rank 3
     """  # noqa: D301 - \b is click's
-    _check(given)
-    client = given["privacy"] == "client"
-    units = given["size" if client else "records"]
-    delta = default_delta(units or 1) if given["delta"] is None else given["delta"]
-    warning = None if units is None else check_delta(delta, units, "peer" if client else "record")
-    guarantee, found, rows, lines = (_of_client if client else _of_sample)(given, delta)
-    if given["parameters"] is not None:
-        outlook, line = _survival(given, guarantee)
-        found |= outlook
-        lines.append(line)
+    if federation is not None:
+        _check_answered(federation)
+        words, found, rows, lines = _of_file(federation, own_rank(rank or "0"), given["accountant"])
+    elif rank is not None:
+        raise ConfigurationError(f"--rank {rank}: it belongs to --federation FILE: add that, or leave --rank out")
+    else:
+        words, found, rows, lines = _of_flags(given)
     if as_json:
         click.echo(json.dumps(finite(found), allow_nan=False))
         return
     console = Console(highlight=False)
-    console.print(f"Protected: {guarantee.words}.")
+    console.print(f"Protected: {words}.")
     table = plain_table(show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
@@ -132,8 +145,90 @@ def privacy(as_json: bool, **given: Any) -> None:
     for row in rows:
         table.add_row(*row)
     print_table(table)
-    for line in lines if warning is None else [*lines, warning]:
+    for line in lines:
         console.print(line, markup=False)
+
+
+def _of_file(file: Path, rank: int, accountant: Accountant | None) -> tuple[str, dict[str, Any], TableRows, list[str]]:
+    """What a run will promise: what is protected, the values of the JSON, the rows of the table, and sentences."""
+    from dpeer.federation.planned_privacy import planned_privacy  # torch, which takes a second
+
+    planned = planned_privacy(file, rank)
+    made, rounds = planned.guarantee, planned.rounds
+    given = {"size": planned.size, "parameters": planned.parameters, "rounds": rounds}
+    more: TableRows = [("peers", f"{planned.size:,}", "as the federation file has them")]
+    if isinstance(made, SampleGuarantee):
+        found, rows = _of_sample(made, rounds, accountant)
+        batch = made.sampling_rate * made.units
+        found |= {"batch_size": batch, "records": made.units, "unit": made.unit}
+        more += [
+            ("batch size", f"{batch:g}", f"{made.unit}s in a step's batch, on average"),
+            ("records", f"{made.units:,}", f"{made.unit}s of a peer, about: others may know it"),
+            ("parameters", f"{planned.parameters:,}", "trained together"),
+        ]
+    else:
+        found, rows = _of_client(made, rounds, accountant)
+        more.append(("parameters", f"{planned.parameters:,}", "values that get noise in a release"))
+    found |= {"noise_std": made.noise_std, "rank": rank, "size": planned.size, "parameters": planned.parameters}
+    found |= _survival(found["mode"], given, made)[0] | {"promises": list(planned.promises)}
+    return made.words, found, rows + more, ["A start will say:", *planned.promises]
+
+
+def _of_flags(given: dict[str, Any]) -> tuple[str, dict[str, Any], TableRows, list[str]]:
+    """The same of what was typed."""
+    _check(given)
+    client, rounds, target = given["privacy"] == "client", given["rounds"], given["target_epsilon"]
+    units = given["size" if client else "records"]
+    delta = default_delta(units or 1) if given["delta"] is None else given["delta"]
+    warning = None if units is None else check_delta(delta, units, "peer" if client else "record")
+    noise, clip, accountant = given["noise_multiplier"] or 1.0, given["clip_norm"], given["accountant"]
+    made: Guarantee | SampleGuarantee
+    if client:
+        made = Guarantee(noise, clip, delta)
+        if target is not None:
+            made = made.calibrated(target, rounds, accountant)
+        found, rows = _of_client(made, rounds, accountant)
+        of_papers = accounting.total_epsilon([Charge(1.0, made.noise_multiplier, rounds)], delta, accountant or "exact")
+        lines = [
+            f"Papers that count sensitivity C (an update beside none) state epsilon {_short(of_papers)} for this noise."
+        ]
+        if target is not None:
+            found = {"noise_multiplier": made.noise_multiplier, "noise_std": made.noise_std}
+    else:
+        rate = min(1.0, given["batch_size"] / units)
+        head: Head = given["dp_head"] or "joint"
+        made = SampleGuarantee(
+            rate, noise, clip, delta, phases_of(given["steps"], given["head_steps"] or 0), head, units=units
+        )
+        if target is not None:
+            made = made.calibrated(target, rounds, accountant)
+        found, rows = _of_sample(made, rounds, accountant)
+        lines = [
+            "One record is protected, not one patient: --privacy-unit group of a run protects all records of a patient."
+        ]
+        if target is not None:
+            found["noise_std"] = made.noise_std
+    if given["parameters"] is not None:
+        outlook, line = _survival(given["privacy"], given, made)
+        found |= outlook
+        lines.append(line)
+    return made.words, found, rows, lines if warning is None else [*lines, warning]
+
+
+def _check_answered(file: Path) -> None:
+    """Refuse options that the federation file answers."""
+    context = click.get_current_context()
+    typed = [
+        flag(name)
+        for name in context.params
+        if name not in _BESIDE_A_FILE and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    if typed:
+        them = "it" if len(typed) == 1 else "them"
+        raise ConfigurationError(
+            f"{', '.join(typed)} beside --federation {str(file)!r}: the file and its data answer {them}: leave {them} "
+            "out, or change the file"
+        )
 
 
 def _check(given: dict[str, Any]) -> None:
@@ -172,18 +267,13 @@ def _check(given: dict[str, Any]) -> None:
         )
 
 
-def _of_client(given: dict[str, Any], delta: float) -> tuple[Guarantee, dict[str, Any], TableRows, list[str]]:
-    """The guarantee at client level, the values of the JSON, the rows of the table, and sentences."""
-    rounds: int = given["rounds"]
-    accountant: Accountant = given["accountant"] or "exact"
-    made = Guarantee(given["noise_multiplier"] or 1.0, given["clip_norm"], delta)
-    if given["target_epsilon"] is not None:
-        made = made.calibrated(given["target_epsilon"], rounds, accountant)
+def _of_client(made: Guarantee, rounds: int, accountant: Accountant | None) -> tuple[dict[str, Any], TableRows]:
+    """The guarantee at client level: the values of the JSON, and the rows of the table."""
+    accountant = accountant or "exact"
     epsilon = made.epsilon(rounds, accountant)
-    noise = {"noise_multiplier": made.noise_multiplier, "noise_std": made.noise_std}
     found = {
         "epsilon": epsilon,
-        "delta": delta,
+        "delta": made.delta,
         "mode": "client",
         "adversary": "neighbor",
         "adjacency": "replace",
@@ -194,30 +284,20 @@ def _of_client(given: dict[str, Any], delta: float) -> tuple[Guarantee, dict[str
     rows = [
         ("epsilon", _short(epsilon), "against a neighbor, which sees every message"),
         *_noise_rows(made, "noise that protects", "a message"),
-        ("delta", f"{delta:g}", "probability that epsilon does not hold"),
+        ("delta", f"{made.delta:g}", "probability that epsilon does not hold"),
         ("rounds", f"{rounds:,}", "one release of every peer in each"),
         ("accountant", accountant, _MEANT[accountant]),
     ]
-    of_papers = accounting.total_epsilon([Charge(1.0, made.noise_multiplier, rounds)], delta, accountant)
-    line = f"Papers that count sensitivity C (an update beside none) state epsilon {_short(of_papers)} for this noise."
-    return made, found if given["target_epsilon"] is None else noise, rows, [line]
+    return found, rows
 
 
-def _of_sample(given: dict[str, Any], delta: float) -> tuple[SampleGuarantee, dict[str, Any], TableRows, list[str]]:
-    """The guarantee at sample level, the values of the JSON, the rows of the table, and sentences."""
-    rounds: int = given["rounds"]
-    noise, phases = given["noise_multiplier"] or 1.0, phases_of(given["steps"], given["head_steps"] or 0)
-    head: Head = given["dp_head"] or "joint"
-    units: int = given["records"]
-    rate = min(1.0, given["batch_size"] / units)
-    made = SampleGuarantee(rate, noise, given["clip_norm"], delta, phases, head, units=units)
-    accountant: Accountant = given["accountant"] or tightest(made.charges(rounds))
-    if given["target_epsilon"] is not None:
-        made = made.calibrated(given["target_epsilon"], rounds, accountant)
+def _of_sample(made: SampleGuarantee, rounds: int, accountant: Accountant | None) -> tuple[dict[str, Any], TableRows]:
+    """The guarantee at sample level: the values of the JSON, and the rows of the table."""
+    accountant = accountant or tightest(made.charges(rounds))
     epsilon, steps = made.epsilon(rounds, accountant), made.compositions(rounds)
     found = {
         "epsilon": epsilon,
-        "delta": delta,
+        "delta": made.delta,
         "mode": "sample",
         "adversary": "everyone",
         "adjacency": "add-or-remove",
@@ -228,26 +308,21 @@ def _of_sample(given: dict[str, Any], delta: float) -> tuple[SampleGuarantee, di
         "steps": steps,
         "accountant": accountant,
     }
-    each = f"{given['steps']:,} local steps in each"
-    if given["head_steps"]:
-        each = f"{given['head_steps']:,} local steps of the head and {given['steps']:,} of the body in each"
+    of_head = sum(phase.steps for phase in made.phases if phase.part == "head")
+    others = made.compositions(1) - of_head
+    each = f"{others:,} local steps in each"
+    if of_head:
+        each = f"{of_head:,} local steps of the head and {others:,} of the body in each"
     rows = [
-        ("epsilon", _short(epsilon), "of one record, against everyone"),
+        ("epsilon", _short(epsilon), f"of one {made.unit}, against everyone"),
         *_noise_rows(made, "noise on a sum", "the sum"),
-        ("sampling rate", f"{made.sampling_rate:g}", "probability that a record is in a step's batch"),
-        ("delta", f"{delta:g}", "probability that epsilon does not hold"),
+        ("sampling rate", f"{made.sampling_rate:g}", f"probability that a {made.unit} is in a step's batch"),
+        ("delta", f"{made.delta:g}", "probability that epsilon does not hold"),
         ("rounds", f"{rounds:,}", each),
         ("steps", f"{steps:,}", "each is charged"),
         ("accountant", accountant, _MEANT[accountant]),
     ]
-    if given["target_epsilon"] is not None:
-        found["noise_std"] = made.noise_std
-    return (
-        made,
-        found,
-        rows,
-        ["One record is protected, not one patient: --privacy-unit group of a run protects all records of a patient."],
-    )
+    return found, rows
 
 
 def _noise_rows(made: Guarantee | SampleGuarantee, what: str, whole: str) -> TableRows:
@@ -257,7 +332,7 @@ def _noise_rows(made: Guarantee | SampleGuarantee, what: str, whole: str) -> Tab
     ]
 
 
-def _survival(given: dict[str, Any], made: Guarantee | SampleGuarantee) -> tuple[dict[str, Any], str]:
+def _survival(level: str, given: Mapping[str, Any], made: Guarantee | SampleGuarantee) -> tuple[dict[str, Any], str]:
     """Whether training can survive the noise: values of the JSON, and a sentence."""
     moved = "updates" if isinstance(made, Guarantee) else "gradients"
     ratio = made.noise_ratio(given["parameters"])
@@ -269,7 +344,7 @@ def _survival(given: dict[str, Any], made: Guarantee | SampleGuarantee) -> tuple
     found = {"noise_norm_over_clip_norm": ratio, "noise_over_longest_way": left, "survives": left <= 1.0}
     if left <= 1.0:
         return found, f"Training may survive this: {compared}; well below 1 is what it needs."
-    return found, f"Training cannot survive this: {compared}; {ADVICE[given['privacy']]}."
+    return found, f"Training cannot survive this: {compared}; {ADVICE[level]}."
 
 
 def _short(value: float) -> str:

@@ -154,6 +154,15 @@ class ClientSession:
         """Whether the budget allows one release more."""
         return self.budget is None or self.guarantee.epsilon(self.ledger.releases + 1) <= self.budget
 
+    @property
+    def rounds(self) -> int:
+        """In how many of the planned rounds the budget allows a release."""
+        return fitting(self.planned, self.guarantee.epsilon, self.budget)
+
+    def noised(self, parameters: int) -> int:
+        """How many of so many shared values get noise."""
+        return self.sparsifier.count(parameters) if self.sparsifier.rule == "random" else parameters
+
     def spent(self, met: Clipped | None = None) -> dict[str, Any]:
         """The costs so far, for the peer's own files, as plain JSON values.
 
@@ -178,7 +187,7 @@ class ClientSession:
             parameters: The number of values that are shared.
         """
         m = self.guarantee
-        releases = max(fitting(self.planned, m.epsilon, self.budget), self.ledger.releases)
+        releases = max(self.rounds, self.ledger.releases)
         lines = [
             f"privacy of {m.words}: {cost(m.epsilon(releases))} at delta {m.delta:g} after {releases} releases "
             f"(noise multiplier {m.noise_multiplier:.10g}, clip norm {m.clip_norm:g})"
@@ -190,7 +199,7 @@ class ClientSession:
             )
         if warning := check_delta(m.delta, self.size):
             lines.append(warning)
-        kept = self.sparsifier.count(parameters) if self.sparsifier.rule == "random" else parameters
+        kept = self.noised(parameters)
         ratio = m.noise_ratio(kept)
         lines.append(f"the noise of a release is {ratio:,.4g} times as long as a clipped update ({kept:,} values)")
         if noise_over_drift(ratio, self.size, releases) > 1:

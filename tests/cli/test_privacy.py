@@ -2,12 +2,18 @@
 
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
+from dpeer.federation.build import build
+from dpeer.federation.config import load, resolve
+from dpeer.federation.findings import Findings
+from dpeer.federation.site_check import Asked, check_site
 from dpeer.privacy import Guarantee, PeerData, PrivacyConfig, SampleTerms
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.sample_level import phases_of
@@ -223,6 +229,93 @@ def test_the_command_prints_the_noise_of_a_run_to_the_last_digit(tmp_path: Path)
     )
     assert printed["noise_multiplier"] == session.guarantee.noise_multiplier
     assert printed["epsilon"] == session.epsilon(4)
+
+
+# -- of a federation file ---------------------------------------------------------------------------------------------
+
+
+FILE = """
+size = 4
+topology = "full"
+task = "mine.py:task"
+rounds = 6
+body_epochs = 2
+batch_size = 4
+alone = "never"
+base_port = 1
+"""
+
+LEVELS = {
+    "client": 'privacy = "client"\ntarget_epsilon = 8\nsparsify = "random:0.5"\n',
+    "ended": 'privacy = "client"\ntarget_epsilon = 3\nnoise_multiplier = 4\n',
+    "sample": 'privacy = "sample"\ntarget_epsilon = 8\nrecords = 20\ndp_head = "alternate"\nhead_epochs = 1\n',
+}
+
+
+@pytest.fixture
+def file(small_task: Path, in_tmp_path: Path) -> Callable[[str], Path]:
+    def write(lines: str) -> Path:
+        (in_tmp_path / "dpeer.toml").write_text(FILE + lines)
+        return in_tmp_path / "dpeer.toml"
+
+    return write
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_of_a_federation_file_it_has_the_figures_of_the_start_to_the_last_digit(
+    level: str, file: Callable[[str], Path], in_tmp_path: Path
+) -> None:
+    written = file(LEVELS[level])
+    parts = build(resolve(load(written, {"out": in_tmp_path / "built"}), 1))
+    session = parts.learner.session
+    assert session is not None
+    made = session.guarantee
+    before = {*in_tmp_path.rglob("*")}
+    found = parsed("privacy", "--federation", written, "--rank", 1)
+    assert {path for path in {*in_tmp_path.rglob("*")} - before if "__pycache__" not in path.parts} == set()
+    forecast = check_site(Findings(), Asked(written, {}, "1"))
+    assert forecast is not None
+    assert found["promises"] == parts.promises
+    assert found["promises"][0] == forecast.privacy
+    assert found["epsilon"] == made.epsilon(session.rounds)
+    assert f"epsilon {found['epsilon']:.4g} at" in found["promises"][0]
+    assert (found["noise_multiplier"], found["delta"]) == (made.noise_multiplier, made.delta)
+    assert (found["rank"], found["size"], found["rounds"]) == (1, 4, 2 if level == "ended" else 6)
+    if level == "sample":
+        body, head = 4 * 6 + 6, 6 * 2 + 2
+        assert (found["records"], found["batch_size"], found["sampling_rate"]) == (20, 4, 0.2)
+        assert (found["steps"], found["parameters"]) == (6 * made.compositions(1), max(body, head))
+        assert f"after {found['steps']:,} steps" in found["promises"][0]
+    else:
+        assert found["parameters"] == {"client": 15, "ended": 30}[level]
+        assert f"after {found['rounds']} releases" in found["promises"][0]
+    printed = words("privacy", "--federation", written, "--rank", 1)
+    assert f"parameters {found['parameters']} " in printed
+    assert " ".join(parts.promises[0].split()) in printed
+
+
+@pytest.mark.parametrize(
+    ("lines", "arguments", "named"),
+    [
+        (LEVELS["sample"], ("--records", 20, "--size", 4), "--records, --size beside --federation"),
+        (LEVELS["client"], ("--clip-norm", 1), "the file and its data answer it: leave it out"),
+        (LEVELS["client"], ("--rank", 4), "rank 4 does not exist in a federation of size 4"),
+        ("", (), "privacy is none there"),
+        (f'{LEVELS["client"]}algorithm = "local"\n', (), "with algorithm local nothing is shared"),
+    ],
+)  # fmt: skip
+def test_what_the_file_answers_is_not_asked_for(
+    lines: str, arguments: tuple[object, ...], named: str, file: Callable[[str], Path], dpeer: Callable[..., Any]
+) -> None:
+    ended = dpeer("privacy", "--federation", file(lines), *arguments)
+    assert ended.code == 2
+    assert named in " ".join(ended.err.split())
+
+
+def test_a_rank_is_of_a_federation_file(dpeer: Callable[..., Any]) -> None:
+    ended = dpeer(*EPSILON, "--rank", 3)
+    assert ended.code == 2
+    assert "--rank 3: it belongs to --federation FILE" in ended.err
 
 
 # -- width, imports, pages --------------------------------------------------------------------------------------------
