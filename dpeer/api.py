@@ -97,7 +97,8 @@ class Run:
         """
         _check_path("path", path)
         check_libraries("Run.report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
-        from dpeer.report.page import check_out, write_report
+        from dpeer.report.out_folder import check_out
+        from dpeer.report.page import write_report
         from dpeer.results.run_folders import find_runs
 
         out = Path(path)

@@ -12,10 +12,10 @@ from typing import Literal
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from dpeer.exceptions import OutputError, not_written
 from dpeer.federation.settings import aside
 from dpeer.report import by_peer, by_round, graphs, round_costs
 from dpeer.report.facets import LINES, Report
+from dpeer.report.out_folder import write
 from dpeer.report.style import COLORS, DPI, Panel, looks
 from dpeer.report.templates import REPORT, render
 from dpeer.results import units
@@ -23,10 +23,6 @@ from dpeer.results.figures import all_metrics, called, in_order
 from dpeer.results.groups import Group, Grouped, as_text, choose, distances, group_runs, mean_of, settled
 from dpeer.results.privacy_words import largest_cost
 from dpeer.results.run_folders import PeerFolder, RunFolder
-
-PAGE = "index.html"
-MARK = '<meta name="generator" content="dpeer report'
-"""The beginning of the head of every page, and of no other."""
 
 NONE = "-"
 
@@ -38,21 +34,6 @@ PICTURES: Mapping[str, Callable[[Report], Panel | None]] = {
     "graph": graphs.tiles,
 }
 """The panels with pictures by the names of their files, in the page's order; None where nothing can be shown."""
-
-
-def check_out(out: Path) -> None:
-    """Check that a report may be written there.
-
-    Raises:
-        OutputError: The folder holds something else, or is a file.
-    """
-    if out.exists() and not out.is_dir():
-        raise OutputError(f"--out {str(out)!r} is a file: name a folder")
-    if not out.exists() or not any(out.iterdir()):
-        return
-    page = out / PAGE
-    if not page.is_file() or MARK not in page.read_text(errors="replace")[:1000]:
-        raise OutputError(f"--out {str(out)!r} holds something that is no report: name another folder")
 
 
 def write_report(runs: Sequence[RunFolder], out: Path, labels: Sequence[str], title: str | None) -> list[Path]:
@@ -78,17 +59,7 @@ def write_report(runs: Sequence[RunFolder], out: Path, labels: Sequence[str], ti
         panels=panels,
         pictures={name: base64.b64encode(png).decode("ascii") for name, png in pictures.items()},
     )
-    paths = {out / f"{name}.png": png for name, png in pictures.items()}
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name in PICTURES:
-            (out / f"{name}.png").unlink(missing_ok=True)
-        for path, png in paths.items():
-            path.write_bytes(png)
-        (out / PAGE).write_text(page, encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise not_written(f"--out {str(out)!r}", error) from error
-    return [out / PAGE, *paths]
+    return write(out, page, {name: pictures.get(name) for name in PICTURES})
 
 
 def make_panels(report: Report) -> dict[str, Panel]:

@@ -1,4 +1,4 @@
-"""HTML template for Jinja2: the page of a report."""
+"""HTML templates for Jinja2: the page of a report, and that of what left a site."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import dpeer
 def render(template: str, **values: Any) -> str:
     """A page as HTML; text is escaped, and a value that is missing is an error."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(TABLE + template).render(version=dpeer.__version__, style=STYLE, **values)
+    return environment.from_string(TABLE + HEAD + template).render(version=dpeer.__version__, style=STYLE, **values)
 
 
 TABLE = """{% macro table(columns, rows) %}
@@ -39,6 +39,7 @@ p { margin: 0.4rem 0; max-width: 48rem; }
 nav a { margin-right: 0.9rem; white-space: nowrap; }
 a { color: #00558b; }
 .wide { overflow-x: auto; }
+.wide + .wide { margin-top: 0.9rem; }
 table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.25rem 0.6rem; text-align: right; vertical-align: top; border-bottom: 1px solid #d4d4d4; }
 thead th { vertical-align: bottom; border-bottom: 2px solid #555; line-height: 1.25; }
@@ -70,7 +71,7 @@ code { font-size: 0.9em; overflow-wrap: anywhere; }
 }
 """
 
-REPORT = """<!DOCTYPE html>
+HEAD = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -81,7 +82,9 @@ REPORT = """<!DOCTYPE html>
 </head>
 <body>
 <h1>{{ title }}</h1>
-<p>{{ summary }}.</p>
+"""
+
+REPORT = """<p>{{ summary }}.</p>
 {% for sentence in incomplete %}
 <p class="caution">{{ sentence }}</p>
 {% endfor %}
@@ -122,6 +125,36 @@ REPORT = """<!DOCTYPE html>
 {% endfor %}
 <footer>Made by dpeer report {{ version }} from the runs' summary.json and metrics.jsonl. It holds no data and no model,
 but accuracies and paths: see who should have it.</footer>
+</body>
+</html>
+"""
+
+SITE = """<p>{{ summary }}</p>
+{% for sentence in cautions %}
+<p class="caution">{{ sentence }}</p>
+{% endfor %}
+
+{% for section in sections %}
+<section>
+<h2>{{ section.title }}</h2>
+{% for sentence in section.sentences %}
+<p>{{ sentence }}</p>
+{% endfor %}
+{% for columns, rows in section.tables %}
+{{ table(columns, rows) }}
+{% endfor %}
+{% if section.terms %}
+<p class="settings">{% for key, value in section.terms.items() -%}
+<span><b>{{ key }}</b> {{ value }}</span> {% endfor %}</p>
+{% endif %}
+{% for sentence in section.notes %}
+<p class="note">{{ sentence }}</p>
+{% endfor %}
+</section>
+
+{% endfor %}
+<footer>Made by dpeer report --site {{ version }} from the files of this peer's folder alone. It holds no row, no model,
+no accuracy or loss, and no count of rows.</footer>
 </body>
 </html>
 """

@@ -17,7 +17,8 @@ from PIL import Image
 from dpeer.exceptions import OutputError
 from dpeer.federation.settings import aside
 from dpeer.report.facets import Report
-from dpeer.report.page import check_out, make_panels
+from dpeer.report.out_folder import check_out
+from dpeer.report.page import make_panels
 from dpeer.report.style import Panel
 from dpeer.results.effect import as_entry
 from dpeer.results.groups import choose, group_runs
