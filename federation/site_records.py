@@ -81,19 +81,22 @@ class SiteRecords:
     troubles: tuple[str, ...]
 
     @property
-    def releases(self) -> int:
-        """The rounds with a line in metrics.jsonl in which a body was sent."""
+    def releases(self) -> int | None:
+        """The rounds in which a body was sent; None where not every round has a line in metrics.jsonl."""
+        if len(self.metrics.by_round) != self.summary.completed_rounds:
+            return None
         return sum(bool(line.bytes_sent) for line in self.metrics.by_round.values())
 
     @property
     def nothing_left(self) -> bool:
         """Whether the algorithm shares nothing, and no record tells of a byte."""
-        return self.summary.body_parameters == 0 and self.summary.bytes_sent == 0 and not self.releases
+        sent = any(line.bytes_sent for line in self.metrics.by_round.values())
+        return self.summary.body_parameters == 0 and self.summary.bytes_sent == 0 and not sent
 
     @property
     def copies(self) -> int | None:
         """How many copies of bodies were sent; None where not every round has a line, or lengths differ too much."""
-        if self.body_bytes is None or len(self.metrics.by_round) != self.summary.completed_rounds:
+        if self.body_bytes is None or self.releases is None:
             return None
         found = 0
         for line in self.metrics.by_round.values():

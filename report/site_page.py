@@ -26,7 +26,7 @@ _TENSORS = [("tensor", "name"), ("shape", "text"), ("values", "")]
 
 _FILES = {
     "test-rows.json": "for each test row whether the model was right, or its loss",
-    "partition.json": "which rows of a common data set the site holds",
+    "partition.json": "which rows the site trains and tests on",
     "preparation.json": "how a table's rows become inputs",
     "metrics.jsonl": "accuracies and losses of each round",
     "summary.json": "accuracies, losses and numbers of rows",
@@ -73,14 +73,14 @@ def page(folder: Path, records: SiteRecords, title: str | None = None) -> str:
             _trained(records),
             _left(records),
             _stayed(folder, records),
-            guarantee_section(records),
+            _under_guarantee(records),
             _hashes(records),
             Section("What this page cannot show", _limits(records)),
         ],
     )
 
 
-def guarantee_section(records: SiteRecords) -> Section:
+def _under_guarantee(records: SiteRecords) -> Section:
     """The guarantee, its numbers, and the site's policy where the run had one."""
     sentences, numbers = guarantee(records)
     policy = records.content.get("policy")
@@ -159,16 +159,18 @@ def _left(records: SiteRecords) -> Section:
     if records.nothing_left:
         return Section(title, ["No body was made, and none was sent."])
     summary = records.summary
-    copies, one = records.copies, records.body_bytes
-    counted = UNKNOWN if copies is None else f"{copies:,}"
+    one = records.body_bytes
     rows = [
-        ("rounds in which a body was sent", f"{records.releases:,}"),
-        ("copies of a body that were sent", counted),
+        ("rounds in which a body was sent", _counted(records.releases)),
+        ("copies of a body that were sent", _counted(records.copies)),
         ("bytes of one copy", UNKNOWN if one is None else f"{one:,}, of the last body"),
         ("bytes in all", _bytes(summary.bytes_sent)),
         ("how values travel", _name(summary.settings.get("compress"))),
     ]
-    notes = ["A copy that was sent again, because a connection broke, counts once."]
+    notes = [
+        "Bytes are those of bodies, without handshakes and heartbeats. A copy that was sent again, because a "
+        "connection broke, counts once."
+    ]
     if records.released is not None and records.released >= (summary.completed_rounds or 0):
         notes.append("One more body was made in a round that was not completed. It may have left, and is not counted.")
     if records.value_bytes is not None and summary.settings.get("compress") == "float32":
@@ -214,7 +216,7 @@ def _to_whom(records: SiteRecords) -> list[str]:
     elif not records.summary.settings.get("insecure"):
         found.append("Whether connections were encrypted: " + UNKNOWN + ".")
     if not _keys(records):
-        found.append("This folder does not hold the peers' keys: if they have any, the federation file lists them.")
+        found.append("This folder does not hold the peers' keys. If they have any, the federation file lists them.")
     return found
 
 
@@ -248,8 +250,8 @@ def _hashes(records: SiteRecords) -> Section:
     if records.members is not None:
         rows.insert(1, (f"hash of member list {records.members.version}", records.members.digest.hex()))
     note = (
-        "The hash is the first half of a SHA-256. Its first 16 digits are those that dpeer check prints, and equal at "
-        "every site. dpeer itself is named by its version: no hash of its code is kept."
+        "The hash is the first half of a SHA-256. Its first 16 digits are those that dpeer check prints, the same at "
+        "every site whose settings fit. dpeer itself is named by its version: no hash of its code is kept."
     )
     terms = {name: _value(value) for name, value in records.fingerprint.items()}
     return Section("Settings and programs", [], [(_TERMS, rows)], terms, [note])
@@ -311,6 +313,10 @@ def _name(value: Any) -> str:
     return str(value).replace("\\", "/").rpartition("/")[2] if ".py:" in str(value) else str(value)
 
 
+def _counted(value: int | None) -> str:
+    return UNKNOWN if value is None else f"{value:,}"
+
+
 def _or_unknown(value: int | None) -> str:
     return "an unknown number" if value is None else f"{value:,}"
 
@@ -322,6 +328,8 @@ def _bytes(count: int | None) -> str:
 
 
 def _rounds(records: SiteRecords) -> str:
+    if records.releases is None:
+        return "an unknown number of rounds"
     return "1 round" if records.releases == 1 else f"{records.releases:,} rounds"
 
 

@@ -197,6 +197,7 @@ def test_missing_records_are_said_and_never_made_up(folder: Any, page_of: Any) -
     ):  # fmt: skip
         assert f"Missing or damaged: {trouble}." in page.text
     assert rows(page, 1)["copies of a body that were sent"] == ["the records do not hold it"]
+    assert rows(page, 1)["rounds in which a body was sent"] == ["the records do not hold it"]
     assert rows(page, 1)["bytes of one copy"] == ["the records do not hold it"]
     assert rows(page, 0)["log begins"] == ["the records do not hold it"]
     assert "To which peers bodies went: the records do not hold it." in page.text

@@ -278,6 +278,7 @@ SLOW = {
     DEMO: Small(f"{TRAINS} --size 2"),
     "dpeer report dpeer-demo": Small(after=(DEMO,)),
     "dpeer report dpeer-run": Small(after=(FIRST_RUN,)),
+    "dpeer report --site dpeer-run/rank-0": Small(after=("dpeer cluster --encrypt",)),
     "dpeer report DIR": Small(after=(FIRST_RUN, "dpeer report dpeer-run"), put=("DIR", "dpeer-run")),
     "dpeer start --rank 0 --log-to tensorboard": Small(f"{TRAINS} --size 2 {WITHOUT_OTHERS}"),
     "dpeer start --rank 0": Small(f"{TRAINS} --size 2 {WITHOUT_OTHERS}"),
