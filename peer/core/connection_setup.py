@@ -28,6 +28,12 @@ from dpeer.peer.transport import Link
 _PROBE = 0.5
 """Seconds in which it shows whether the connection of a process, whose rank another one wants, is broken."""
 
+_UNANSWERED = (
+    "connected, but its hello does not come: short messages pass, long ones may not (MTU of the path?); "
+    "dpeer check --connect --within 60 tells"
+)
+"""Why a neighbor has not come although the connection to it stands, for which short messages have passed both ways."""
+
 
 class ConnectionSetup:
     """Sends and answers hellos: which rank speaks on which link.
@@ -389,6 +395,8 @@ class ConnectionSetup:
                 if now >= one.unanswered and neighbor.link not in (None, link) and neighbor.status is Status.ALIVE:
                     effects += self._give_up(link)  # heard on a link of its own, it does not hear this peer on this one
                 elif now >= one.unanswered:
+                    if neighbor.status is Status.UNSEEN and one.rank not in self._refused:
+                        neighbor.trouble_dialling = _UNANSWERED
                     self.introduce(link, now)
             elif neighbor.link != link:  # answered, but not by one that may train with us
                 self._hello(link, reply=False)

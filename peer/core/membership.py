@@ -63,7 +63,7 @@ class Neighbor:
             named then. A body of an earlier round can no longer arrive, because links keep order.
         why_away: Why it is away, or was the last time: "silent for 15 s", or the reason of its goodbye.
         trouble: Why it cannot take part as it is, such as a setting that differs; else empty.
-        trouble_dialling: Why it cannot be dialled at present; else empty.
+        trouble_dialling: Why it cannot be dialled at present, or does not answer; else empty.
         left_behind: Whether it was away, so that rounds may have gone on without it, and has not caught up since. (A
             neighbor that is merely slow is not left behind: it can be many rounds back where graphs change, and is
             waited for.)

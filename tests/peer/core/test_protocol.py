@@ -42,7 +42,8 @@ def test_when_all_are_resumed_every_neighbor_is_waited_for(joining):
     (end,) = joining.ended
     assert isinstance(end, Fail)
     assert isinstance(end.error, PeersMissing)
-    assert str(end.error).startswith("rank 2 did not appear within 300 s (--wait): ")
+    assert str(end.error).startswith("rank 2 (connected, but its hello does not come: ")
+    assert " did not appear within 300 s (--wait): " in str(end.error)
 
 
 def test_a_peer_that_has_run_two_rounds_says_that_the_federation_is_running(joining):

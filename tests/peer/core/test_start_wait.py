@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from dpeer.exceptions import PeersMissing, Refused
+from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Fail, Wake
 from dpeer.peer.core.start_wait import LONG_WAIT
 from dpeer.topology import build
-from tests.peer.table import Table
+from tests.peer.table import BEAT, Table
 
 WEEK = 7 * 86400.0
 OTHER = {"size": 4, "rounds": 6}
@@ -103,6 +104,31 @@ def test_after_the_wait_whoever_is_missing_is_named_with_the_trouble():
     assert str(end.error).startswith(
         "ranks 1 (connection refused), 2, 3 did not appear within 7.0 days (--wait): start them"
     )
+
+
+def test_a_neighbor_whose_connection_stands_without_a_hello_is_named_with_the_mtu():
+    """The handshake of the connection has passed, and a hello is longer than a packet."""
+    table = assembling()
+    table.wait(BEAT.suspect_after - 1)
+    assert table.core.waiting.present(table.now).ranks[1] == "not heard yet"
+    table.wait(2)
+    why = table.core.waiting.present(table.now).ranks[1]
+    assert "short messages pass, long ones may not (MTU of the path?)" in why
+    assert "dpeer check --connect --within 60" in why
+    table.hear(table.links[1], hello(table, 1, 1, reply=True))
+    assert 1 not in table.core.waiting.present(table.now).ranks
+    assert table.core.members[1].trouble_dialling == ""
+
+
+def test_a_neighbor_that_is_not_connected_or_refuses_has_no_trouble_with_long_messages():
+    away = Table(topology=build("ring", 4), dialled=[1])
+    away.do(away.core.meet(away.now))
+    refused = assembling()
+    refusal = wire.Refusal(rank=1, reason="taken")
+    away.wait(2 * BEAT.suspect_after - 1)
+    refused.wait(2 * BEAT.suspect_after - 1, lambda: refused.hear(refused.links[1], wire.encode(refusal)))
+    for table in (away, refused):
+        assert table.core.waiting.present(table.now).ranks[1] == "not heard yet"
 
 
 # -- lines of the log --------------------------------------------------------------------------------------------------
