@@ -185,7 +185,7 @@ def test_a_run_is_not_gone_on_with_in_another_way(change: dict[str, Any], federa
     ],
 )
 def test_a_model_is_private_if_nothing_trains_at_home(settings: dict[str, Any], trained: bool, tmp_path: Path) -> None:
-    assert opened(tmp_path, 32, records=32, **{"dp_head": "post", **settings}).at_home is trained
+    assert opened(tmp_path, 32, records=32, **{"dp_head": "post", **settings}).terms.at_home is trained
 
 
 def test_peers_of_different_size_say_the_same(federation: dict[str, Any], tmp_path: Path) -> None:

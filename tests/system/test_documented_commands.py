@@ -138,6 +138,12 @@ def members_file(folder: Path) -> None:
     write_list(folder / "members-0.json", list_zero(settings, settings, settings.rounds, {}))
 
 
+def private_file(folder: Path) -> None:
+    """A federation's file that asks for privacy."""
+    lines = ('task = "digits"', "size = 4", "rounds = 2", 'privacy = "sample"', "target_epsilon = 8.0", "records = 400")
+    (folder / "dpeer.toml").write_text("\n".join(lines) + "\n")
+
+
 def visits_file(folder: Path) -> None:
     """The federation file that README prints, for one machine."""
     (folder / "visits.toml").write_text(printed_in_readme("toml")[0])
@@ -284,6 +290,7 @@ SLOW = {
     "dpeer start --rank 0": Small(f"{TRAINS} --size 2 {WITHOUT_OTHERS}"),
     "dpeer start --rank 3": Small(f"{TRAINS} --size 4 {WITHOUT_OTHERS}"),
     "dpeer settings --of dpeer.toml --rank 3": Small(data=(members_file,)),
+    "dpeer privacy --federation dpeer.toml --rank 3": Small(data=(private_file,)),
     "dpeer check --rank 3": Small(f"{TRAINS} --size 4 --base-port PORT"),
     "dpeer check --rank 3 --connect": Small(f"{TRAINS} --size 4 --base-port PORT --within 0.1s"),
     START: Small(f"{TRAINS} {WITHOUT_OTHERS}", (visits_file,)),
@@ -404,7 +411,7 @@ NOT_RUN = {
 BENCHMARK = re.compile(r"python benchmarks/(\w+)\.py( .*)?")
 """Run in its quick form, whatever the document adds: tests/benchmarks/test_quick_forms.py."""
 
-ONLY_PRINT = re.compile(r"dpeer (algorithms|topology (spectral-gap|show) .*|privacy .*|.* --help)")
+ONLY_PRINT = re.compile(r"dpeer (algorithms|topology (spectral-gap|show) .*|privacy (?!--federation).*|.* --help)")
 """Run as they stand."""
 
 NAME = re.compile(r"dpeer( [a-z-]+)+(?<!algorithms)")
