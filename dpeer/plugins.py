@@ -16,8 +16,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from dpeer.exceptions import ConfigurationError, describe, did_you_mean
@@ -167,14 +168,23 @@ def _mark(path: Path) -> object:
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
+class _Source(SourceFileLoader):
+    """Compiles a file as it is: Python's cache takes one of the same second and the same length for it."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _import_file(path: Path) -> ModuleType:
     if path in _files:
         return _files[path][0]
     mark = _mark(path)
     name = f"dpeer_user_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-    found = importlib.util.spec_from_file_location(name, path)
-    if found is None or found.loader is None:
+    if path.suffix != ".py":
         raise ImportError(f"not a Python file: {path}")
+    found = importlib.util.spec_from_file_location(name, path, loader=_Source(name, str(path)))
+    assert found is not None, "a loader is given"
+    assert found.loader is not None, "it is that one"
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module  # dataclasses and pickle look a class's module up by name
     try:

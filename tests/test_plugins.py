@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 import dpeer
 from dpeer.exceptions import ConfigurationError
-from dpeer.plugins import Kind, is_importable, load, reference
+from dpeer.plugins import Kind, forget_changed, is_importable, load, reference
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 FUNCTION = Kind("thing", "function", "thing", ConfigurationError, inspect.isfunction)
@@ -40,6 +41,16 @@ def test_two_functions_of_one_name_are_told_apart_and_cannot_be_imported() -> No
     assert len({*names}) == 3
     assert [found(name) for name in names] == made
     assert not any(map(is_importable, names))
+
+
+def test_a_file_that_was_edited_within_a_second_to_the_same_length_is_read_anew(tmp_path: Path) -> None:
+    """Python's cache of compiled files goes by whole seconds and the length."""
+    file = tmp_path / "edited.py"
+    for number in range(3):
+        file.write_text(f"def thing():\n    return {number}\n")
+        os.utime(file, ns=(10**18 + number, 10**18 + number))
+        forget_changed()
+        assert found(f"{file}:thing")() == number
 
 
 @pytest.mark.slow
