@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,11 @@ def test_two_functions_of_one_name_are_told_apart_and_cannot_be_imported() -> No
     assert not any(map(is_importable, names))
 
 
-def test_a_file_that_was_edited_within_a_second_to_the_same_length_is_read_anew(tmp_path: Path) -> None:
+def test_a_file_that_was_edited_within_a_second_to_the_same_length_is_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Python's cache of compiled files goes by whole seconds and the length."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     file = tmp_path / "edited.py"
     for number in range(3):
         file.write_text(f"def thing():\n    return {number}\n")
