@@ -120,7 +120,7 @@ def resume_or_start_option(command: F) -> F:
     """`--resume-or-start`, of the commands of one peer."""
     return click.option(
         "--resume-or-start", is_flag=True, cls=GroupedOption, group="The run",
-        help="Resume an earlier run, if any: goes on after a reboot.",
+        help="Resume a run, if any: for services, after reboots.",
     )(command)  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dpeer.cli.click_from_setting import NumberOr, click_type, without_none
-from dpeer.cli.options import option_of, setting_options
+from dpeer.cli.options import GroupedOption, option_of, setting_options
 from dpeer.cli.tables import json_option, plain_table, print_table, table_width
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.removed_names import KEYS
@@ -85,6 +85,11 @@ def settings(
         )
         return
     (_print_whole if word else _print_list)(chosen)
+
+
+for _option in settings.params:  # the listing itself has them
+    if isinstance(_option, GroupedOption):
+        _option.hidden = True
 
 
 def all_settings() -> list[Listed]:

@@ -25,7 +25,7 @@ from dpeer.federation.readiness import WITHIN, unready
     help="Rounds within which a peer that takes part has mixed, for --check.",
 )  # fmt: skip
 def status(runs: Sequence[Path], as_json: bool, check: bool, within: int | None) -> int:
-    """Show where the peers of a run folder are, or the one of a rank's folder; by default those in dpeer-run.
+    """Show where the peers of a run folder, or of a rank's, are, whom they wait for and why; by default of dpeer-run.
 
     A running peer is asked by its control socket; the others are shown as their summary has them. It holds rounds,
     times and liveness, and no result of the training.

@@ -109,7 +109,7 @@ def in_words(field: FieldInfo) -> str:
     return f"{field.description[:1].upper()}{field.description[1:]}." if field.description else ""
 
 
-_DETAIL = re.compile(r"[:;]\s| \(default")
+_DETAIL = re.compile(r"[:;]\s(?![^(]*\))| \(default")
 """Where the details of a setting's words begin."""
 
 

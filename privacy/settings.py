@@ -19,7 +19,7 @@ class PrivacySettings(Section):
 
     privacy: Literal["none", "client", "sample"] = setting(
         "none",
-        "what noise protects: none; client protects a peer's whole data set in what leaves it; sample protects each "
+        "noise for sites or records: client protects a peer's whole data set in what leaves it; sample protects each "
         "training record, or group of records, against everyone (differential privacy)",
         mark=Mark.SHARED,
         group=_GROUP,

@@ -17,7 +17,7 @@ class GraphSettings(Section):
 
     topology: Annotated[str, BeforeValidator(reference)] = setting(
         "ring",
-        "who gossips with whom, such as full: ring, grid, exponential, full, one-peer-exponential, ... (`dpeer "
+        "the graph, such as exponential: ring, grid, exponential, full, one-peer-exponential, ... (`dpeer "
         "topology show --help` names all, `dpeer topology spectral-gap` compares them), file:PATH, or a function of "
         "your own that makes a networkx graph: FILE.py:FUNCTION",
         mark=Mark.FOLLOWS,
