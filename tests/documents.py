@@ -1,7 +1,6 @@
 """Commands that README, CONTRIBUTING and the pages of docs/ print, and what else of a page can be looked up."""
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,10 +50,10 @@ class Place:
         return " ".join(" ".join(lines[max(0, self.number - 4) : self.number + 5]).split())
 
 
-PLACES: dict[str, list[Place]] = defaultdict(list)
+PLACES: dict[str, list[Place]] = {}
 for _page in PAGES:
     for _command, *_rest in found_in(_page):
-        PLACES[_command].append(Place(_page, *_rest))
+        PLACES.setdefault(_command, []).append(Place(_page, *_rest))
 
 
 def printed_in_readme(language: str) -> list[str]:

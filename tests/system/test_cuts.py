@@ -60,12 +60,12 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 def test_a_site_whose_line_is_cut_pauses_trains_with_the_others_again_and_ends_with_exit_3_if_it_stays_cut_off(
     federation, rounds, log, hurry, until, tmp_path
 ):
-    peers, line = federation("--wait", 4)
+    peers, line = federation("--wait", 12)
     until(lambda: len(rounds(SITE)) > 2 and rounds(SITE)[-1]["heard"] == [0, 2])
     line.cut()
     until(lambda: "paused" in [one["event"] for one in log(SITE)])
     there = len(rounds(SITE))
-    until(lambda: len(rounds(0)) > there + 5)  # the others go on
+    until(lambda: len(rounds(0)) > there + 3)  # the others go on
     assert len(rounds(SITE)) == there
     line.mend()
     until(lambda: [one["heard"] for one in rounds(SITE)[there:]].count([0, 2]) > 1)
@@ -82,9 +82,9 @@ def test_a_site_whose_line_is_cut_pauses_trains_with_the_others_again_and_ends_w
     assert summary["status"] == "isolated"
     assert there < summary["completed_rounds"] == len(found) < ROUNDS
     assert summary["pauses"] >= 2
-    assert summary["left_behind"] >= 5
+    assert summary["left_behind"] >= 3
     assert summary["rounds_mixed"] == sum(bool(one["heard"]) for one in found)
     assert (tmp_path / "run" / f"rank-{SITE}" / "model.safetensors").exists()
-    assert "cut off from all neighbors for 4 s (--wait)" in peers[SITE].output
+    assert "cut off from all neighbors for 12 s (--wait)" in peers[SITE].output
     assert "--resume goes on" in peers[SITE].output
     assert "Traceback" not in peers[SITE].output
