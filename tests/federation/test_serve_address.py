@@ -7,6 +7,7 @@ import pytest
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.config import load
 from dpeer.federation.serve_address import bound, read_serve
+from tests.ipv6 import has_ipv6
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_anything_else_is_refused_by_its_name(tmp_path, wrong):
         load(tmp_path / "dpeer.toml", {})
 
 
-@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the host has no IPv6")
+@pytest.mark.skipif(not has_ipv6(), reason="the host has no IPv6")
 def test_all_interfaces_are_those_of_ipv4_and_of_ipv6():
     with bound(read_serve("*:0"), "--serve") as listening:
         for host in ("127.0.0.1", "::1"):

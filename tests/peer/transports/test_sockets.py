@@ -8,6 +8,7 @@ import pytest
 import zmq
 
 from dpeer.peer.transports.sockets import Reader, Sockets, monitored
+from tests.ipv6 import has_ipv6
 
 
 @pytest.mark.slow
@@ -87,7 +88,7 @@ async def test_links_take_turns_however_much_one_of_them_sends():
     await sockets.terminate()
 
 
-@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the host has no IPv6")
+@pytest.mark.skipif(not has_ipv6(), reason="the host has no IPv6")
 async def test_all_interfaces_are_those_of_ipv4_and_of_ipv6():
     sockets = Sockets(1000, 8, 1.0, lambda: None)
     with sockets.open(zmq.ROUTER, "tcp://*:0") as router:
