@@ -132,10 +132,11 @@ def _allow_open_files() -> None:
     import resource  # not on Windows, where the command has ended by now
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft in (hard, resource.RLIM_INFINITY):
+        return
     for more in (hard, _MACOS_FILES):  # macOS takes no soft limit without a number
         with suppress(ValueError, OSError):
-            if soft not in (hard, resource.RLIM_INFINITY):
-                resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
             return
 
 

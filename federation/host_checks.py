@@ -45,7 +45,7 @@ def check_writable(findings: Findings, out: Path, folder: Path) -> None:
             "another folder"
         )
     else:
-        trouble = _without_locks(place)
+        trouble = _refused(place)
     if trouble is not None:
         findings.fail("output", f"--out {str(out)!r}: {trouble}")
     else:
@@ -119,12 +119,16 @@ def _dangling(path: Path) -> Path | None:
     return next((one for one in (path, *path.parents) if one.is_symlink() and not one.exists()), None)
 
 
-def _without_locks(place: Path) -> str | None:
-    with tempfile.TemporaryFile(dir=place) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            return no_locks(error)
+def _refused(place: Path) -> str | None:
+    """Why no file can be made and locked in a folder; None if one can."""
+    try:
+        with tempfile.TemporaryFile(dir=place) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                return no_locks(error)
+    except OSError as error:
+        return f"no file can be made in {place} ({error.strerror}): make room, or name another folder"
     return None
 
 

@@ -223,6 +223,10 @@ def dangling(folder: Path) -> AbstractContextManager[None]:
     return nullcontext()
 
 
+def no_file(**options: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def no_lock(file: Any, operation: int) -> None:
     raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -269,6 +273,9 @@ CASES = {
         "output", Level.FAIL, "is a link to nowhere, which does not exist: make that folder", around=dangling),
     "a share without locks": Case(
         "output", Level.FAIL, "has no locks (No locks available)", around=patched(fcntl, "flock", no_lock)),
+    "a folder that takes no file": Case(
+        "output", Level.FAIL, "(No space left on device): make room",
+        around=patched(host_checks.tempfile, "TemporaryFile", no_file)),
     "no folder for temporary files": Case("output", Level.WARN, "set TMPDIR to one", around=without_temporary_folder),
     "a read-only disk": Case(
         "output", Level.FAIL, "read-only file system", around=read_only),
