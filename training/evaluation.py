@@ -117,18 +117,19 @@ def mean_loss(
                 with blame(f"the task's loss failed on its {data.name} data", partial(loss_hint, target, output)):
                     value = loss(output, target)
                     # Elsewhere a number is only waited for when all batches are under way.
-                    losses.append((float(value) if data.compute.on_host else value, target, count))
+                    number = float(value) if data.compute.on_host else value
+            asked = not data.compute.on_host or math.isnan(number)
+            losses.append((number, target if asked else None, count))
             if outputs is not None and targets is not None:
                 outputs.append(output)
                 targets.append(target)
     total, rows = 0.0, len(data)
     with blame(f"the task's loss failed on its {data.name} data"):
         for value, target, count in losses:
-            number = float(value)
-            if math.isnan(number) and _is_unlabelled(target):
+            if math.isnan(float(value)) and _is_unlabelled(target):
                 rows -= count
             else:
-                total += number * count
+                total += float(value) * count
     return total / rows if rows else math.nan
 
 
