@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -28,8 +27,8 @@ from dpeer.results.privacy_words import privacy_line
 from dpeer.results.training_alerts import ranks_rows
 from dpeer.results.units import decimals, size
 
-_WIDE = 94
-"""Columns of a terminal that the table needs with intervals and with each peer's round; these are in summary.json."""
+_KEPT, _INTERVAL = "kept", "95 % interval"
+"""Columns that are left out where the terminal is too narrow, in this order: summary.json has them."""
 
 _MANY, _WORST = 40, 10
 """With more peers than that, only so many are printed: those that did worst."""
@@ -53,8 +52,8 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     """
     if all(rounds is None for rounds in summary["completed_rounds"]):
         return  # no peer left a result
-    # A task may have no accuracy (a regression, say); a loss every task has.
-    measure = "accuracy" if summary["accuracy_mean"] is not None else "test_loss"
+    worth = effects_by_rank(summary.get("worth")) or (None,) * len(summary["kept_point"])
+    measure = _measure(summary, worth)
     settings = summary.get("settings") or {}
     kept_rounds = zip(summary["kept_round"], summary["completed_rounds"], strict=True)
     # Rank 0 may have too few samples to choose by, and keep its last model.
@@ -63,40 +62,33 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     by = " by validation loss" if best else ""
     points = [point for point in summary["kept_point"] if point is not None]
     done = points.count("finished")
-    finished = f", {'' if done == len(points) else f'{done} of {len(points)} '}finished at home" if done else ""
+    some = "" if done == len(points) else f"{done} of {len(points)} "
+    finished = f", {some}finished at home" if done and not best else ""  # of the best, the line on the kept has it
     console.print(
         f"{summary['algorithm']} {which} {summary['rounds']} rounds{by}{finished}: {measure.replace('_', ' ')} on each "
-        "peer's own test data",
+        f"peer's own test data{'' if measure == 'accuracy' else ' (lower is better)'}",
         highlight=False,
         soft_wrap=True,
     )
-    values, mixed = summary[measure], summary[f"{measure}_mixed"]
-    apart = mixed != values and bool(summary["body_parameters"])
-    worth = effects_by_rank(summary.get("worth")) or (None,) * len(values)
+    federated = _federated(summary, worth, measure)
+    mixed = summary[f"{measure}_mixed"]
+    apart = mixed != federated and bool(summary["body_parameters"])
     shared = settings.get("test_split") == "shared"
-    other = _BaselineColumns(measure, values, worth, baseline, shared=shared)
-    by_peer = best and (console.width >= _WIDE or not other.columns)
-    table = Table()
-    table.add_column("rank", justify="right")
-    table.add_column(measure.replace("_", " "), justify="right", no_wrap=True)
-    if by_peer:
-        table.add_column("kept", justify="right", no_wrap=True)
-    for name in other.columns:
-        table.add_column(name, justify="right", no_wrap=True)
-    shown = _shown(values, higher_is_better=measure == "accuracy")
-    for rank in shown:
-        kept = summary["kept_round"][rank]
-        rounds = ("-" if kept is None else f"{kept + 1}, {summary['kept_point'][rank] or 'mixed'}",) if by_peer else ()
-        table.add_row(str(rank), decimals(values[rank]), *rounds, *other.cells(rank, values[rank]))
-    blank = ("",) * len(other.columns)
-    if len(values) > _MANY:
-        table.add_row("...", f"{len(values) - _WORST} better", *("",) * by_peer, *blank)
-    table.add_section()
-    mean = _mean(values)
-    table.add_row("mean", decimals(mean), *("",) * by_peer, *other.mean())
-    console.print(table)
+    comparison = _Comparison(measure, federated, worth, summary, baseline)
+    shown = _shown(federated, higher_is_better=measure == "accuracy")
+    rows = [[str(rank), *comparison.cells(rank)] for rank in shown]
     if best:
-        console.print(_kept(summary), highlight=False, soft_wrap=True)
+        for rank, row in zip(shown, rows, strict=True):
+            row.append(_kept_cell(summary["kept_round"][rank], summary["kept_point"][rank]))
+    if len(federated) > _MANY:
+        rows.append(["...", f"{len(federated) - _WORST} better"])
+    mean, of_some = comparison.mean(together=not shared)
+    rows.append(["mean", *mean])
+    console.print(_fitting(console, ["rank", *comparison.columns, *([_KEPT] if best else [])], rows))
+    if of_some:
+        console.print(of_some, highlight=False, soft_wrap=True)
+    if best:
+        console.print(_kept(summary, measure), highlight=False, soft_wrap=True)
     if line := headline(worth):
         every = "" if shared else pooled_text(worth)
         console.print(f"{line}; {every}" if every else line, highlight=False, markup=False, soft_wrap=True)
@@ -115,20 +107,60 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
         gap = summary["generalization_gap_mean"]
         of = f"training accuracy of the kept models: mean {decimals(training)}, generalization gap {gap:+.4f}"
         console.print(of, highlight=False, soft_wrap=True)
-    _print_metrics(console, summary, shown)
+    _print_metrics(console, summary, shown, "kept models" if "alone" in points else "peers")
     for fact in _facts(summary, out):
         console.print(fact, highlight=False, markup=False, soft_wrap=True)
 
 
-def _print_metrics(console: Console, summary: Mapping[str, Any], ranks: Sequence[int]) -> None:
-    """Print the metrics of these ranks besides accuracy, and their means over all peers."""
+def _fitting(console: Console, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """A table with as many columns as fit the terminal; the last row is apart from the others."""
+    cells = {name: [row[place] if place < len(row) else "" for row in rows] for place, name in enumerate(headings)}
+    # A verdict of two words may take two lines.
+    widths = {
+        name: max(len(part) for cell in (name, *found) for part in (cell.split(" ") if name == "verdict" else [cell]))
+        for name, found in cells.items()
+    }
+    for name in (_KEPT, _INTERVAL):
+        if name in cells and sum(widths[one] + 3 for one in cells) + 1 > console.width:
+            del cells[name]
+    table = Table()
+    for name in cells:
+        table.add_column(name, justify="right", no_wrap=name != "verdict")
+    for number, row in enumerate(zip(*cells.values(), strict=True), start=1):
+        table.add_row(*row, end_section=number == len(rows) - 1)
+    return table
+
+
+def _measure(summary: Mapping[str, Any], worth: Sequence[Effect | None]) -> str:
+    """What the table shows: what the peers are compared by; else their accuracy, or a regression's loss."""
+    compared = {one.measure for one in worth if one is not None and one.verdict is not None}
+    if compared == {"test_loss"}:
+        return "test_loss"
+    return "accuracy" if summary["accuracy_mean"] is not None else "test_loss"
+
+
+def _federated(summary: Mapping[str, Any], worth: Sequence[Effect | None], measure: str) -> list[float | None]:
+    """The figure of each peer's federated model, also where the baseline is kept; None where it is not known."""
+
+    def of_rank(kept: float | None, point: str | None, one: Effect | None) -> float | None:
+        if point != "alone":
+            return kept
+        return one.joined if one is not None and one.measure == measure else None
+
+    return list(map(of_rank, summary[measure], summary["kept_point"], worth))
+
+
+def _print_metrics(console: Console, summary: Mapping[str, Any], ranks: Sequence[int], models: str) -> None:
+    """Print the metrics of these ranks' kept models besides accuracy, and their means over all peers."""
     by_rank: Mapping[str, Sequence[float | None]] = summary.get("metrics") or {}
     mean: Mapping[str, float | None] = summary.get("metrics_mean") or {}
     own = [name for name in by_rank if name not in NAMES or name in _VALUES]
     if own:
+        if models != "peers":
+            console.print(f"metrics of the {models}:", highlight=False)
         _print_by_rank(console, own, by_rank, mean, ranks)
     if words := in_words({name: mean[name] for name in _USUAL if name in mean}):
-        console.print(f"mean over the peers: {words}", highlight=False, markup=False, soft_wrap=True)
+        console.print(f"mean over the {models}: {words}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _print_by_rank(
@@ -165,12 +197,19 @@ def _missing(worth: Sequence[Effect | None], out: Path) -> str:
 _POINTS = {"trained": "before mixing", "mixed": "after mixing", "finished": "finished", "alone": LOCAL_ONLY}
 
 
-def _kept(summary: Mapping[str, Any]) -> str:
+def _kept_cell(number: int | None, point: str | None) -> str:
+    """The kept model's round and point."""
+    return "-" if number is None else f"{number + 1}, {LOCAL_ONLY if point == 'alone' else point or 'mixed'}"
+
+
+def _kept(summary: Mapping[str, Any], measure: str) -> str:
+    """Which models are kept, and how they do where some of them are no federated ones."""
     points, rounds = summary["kept_point"], [one + 1 for one in summary["kept_round"] if one is not None]
     counts = [f"{points.count(point)} {words}" for point, words in _POINTS.items() if point in points]
-    if alone := [str(rank) for rank, point in enumerate(points) if point == "alone"]:
-        counts[-1] += f" (rank {', '.join(alone[:_MANY])}; gains are of the federated models all the same)"
     between = "" if not rounds else f", of round {min(rounds)}" + (f" to {max(rounds)}" if len({*rounds}) > 1 else "")
+    if alone := [str(rank) for rank, point in enumerate(points) if point == "alone"]:
+        counts[-1] += f" (rank {', '.join(alone[:_MANY])})"
+        between += f"; mean {measure.replace('_', ' ')} of the kept models {decimals(_mean(summary[measure]))}"
     return f"kept by validation loss: {', '.join(counts)}{between}"
 
 
@@ -179,91 +218,89 @@ def _is_useless(worth: Effect | None, *, ranking: bool) -> bool:
     return worth is not None and worth.is_useless and ranks_rows(worth.auroc) == ranking
 
 
-class _BaselineColumns:
-    """The columns of the baseline beside the run's own results.
+class _Comparison:
+    """The columns of a comparison: federated models, beside a baseline of the same peers.
 
     Args:
         measure: The measure that the table shows.
-        own: The measure of each peer, by rank.
+        federated: The measure of each peer's federated model, by rank.
         worth: The effect of federating on each peer; None where it was not measured.
+        run: The run's summary.
         baseline: The summary of the same peers with another algorithm; None for local-only models.
-        shared: Whether peers may have the same test rows: then these are no rows more when put together.
     """
 
     def __init__(
         self,
         measure: str,
-        own: Sequence[float | None],
+        federated: Sequence[float | None],
         worth: Sequence[Effect | None],
+        run: Mapping[str, Any],
         baseline: Mapping[str, Any] | None,
-        *,
-        shared: bool,
     ) -> None:
-        self._measure, self._worth, self._own = measure, worth, own
-        self._compared_rows = any(one is not None and one.gain is not None for one in worth)
-        if baseline:
-            self._name, self._values = str(baseline["algorithm"]), list(baseline[measure])
+        self._measure, self._worth, self._federated = measure, worth, federated
+        self._by_rows = any(one is not None and one.gain is not None for one in worth)
+        if baseline is None:
+            found = [one.alone if one and one.verdict and one.measure == measure else None for one in worth]
         else:
-            self._name = LOCAL_ONLY
-            self._values = [one.alone if one and one.verdict and one.measure == measure else None for one in worth]
-            self._values += [None] * (len(own) - len(self._values))
-        self._shown = baseline is not None or any(value is not None for value in self._values)
-        self._all = None if shared else pooled(worth)
-        self._compared = sum(one is not None and one.verdict is not None for one in worth)
-        self._difference = "gain" if measure == "accuracy" else "difference"
+            found = list(baseline[measure])
+        # Without a body that was mixed, two figures beside each other would read as a gain.
+        self._values = [
+            None if one is not None and one.why == NOTHING_RECEIVED else value
+            for one, value in zip(worth, found, strict=True)
+        ]
+        self.shown = baseline is not None or any(value is not None for value in found)
+        self._names = ("federated", LOCAL_ONLY)
+        if baseline is not None and baseline["algorithm"] != "local":  # both are federated
+            self._names = (str(run["algorithm"]), str(baseline["algorithm"]))
 
     @property
     def columns(self) -> list[str]:
-        """The headings; none without a comparison."""
-        if not self._shown:
-            return []
-        return [self._name, self._difference, *(["95 % interval", "verdict"] if self._compared_rows else [])]
+        """The headings."""
+        if not self.shown:
+            return [self._measure.replace("_", " ")]
+        return [*self._names, "gain", *([_INTERVAL, "verdict"] if self._by_rows else [])]
 
-    def cells(self, rank: int, value: float | None) -> list[str]:
+    def cells(self, rank: int) -> list[str]:
         """A peer's row."""
-        if not self._shown:
-            return []
-        difference = self._difference_of(rank, value)
-        gain = "-" if difference is None else decimals(difference, "+")
-        other = self._values[rank] if self._compares(rank) else None
-        return [decimals(other), gain, *(self._comparison(self._worth[rank]) if self._compared_rows else [])]
+        own = decimals(self._federated[rank])
+        if not self.shown:
+            return [own]
+        rows = self._of_rows(self._worth[rank]) if self._by_rows else []
+        return [own, decimals(self._values[rank]), decimals(self._gain_of(rank), "+"), *rows]
 
-    def _difference_of(self, rank: int, value: float | None) -> float | None:
-        """How much higher the federated model's figure is; the kept model may be the other one."""
-        one, other = self._worth[rank], self._values[rank]
-        if not self._compares(rank):
+    def _gain_of(self, rank: int) -> float | None:
+        """How much better the federated model's figure is; of a loss, how much lower."""
+        one, own, other = self._worth[rank], self._federated[rank], self._values[rank]
+        if own is None or other is None:
             return None
         if one is not None and one.gain is not None and one.measure == self._measure:
-            return (one.gain if self._measure == "accuracy" else -one.gain) + 0.0  # 0.0 makes 0.0 of -0.0
-        return None if value is None or other is None else value - other
+            return one.gain  # without errors of rounding
+        return own - other if self._measure == "accuracy" else other - own
 
-    def _compares(self, rank: int) -> bool:
-        """Whether the peer has mixed a body: else two figures beside each other would read as a gain."""
-        one = self._worth[rank]
-        return one is None or one.why != NOTHING_RECEIVED
-
-    def _comparison(self, one: Effect | None) -> list[str]:
+    def _of_rows(self, one: Effect | None) -> list[str]:
         if one is None or one.gain is None:
             return ["-", "-"]
         if one.measure != self._measure:  # the accuracy of single rows is not known
             return ["-", f"{verdict_word(one)} (by loss)"]
-        if self._measure == "accuracy":
-            return [interval_text(one), verdict_word(one)]
-        # The column beside it says how much higher the loss is; a gain is how much lower.
-        low, high = (None if end is None else -end + 0.0 for end in (one.high, one.low))  # 0.0 makes 0.0 of -0.0
-        turned = replace(one, low=low, high=high)
-        return [interval_text(turned), verdict_word(one)]
+        return [interval_text(one), verdict_word(one)]
 
-    def mean(self) -> list[str]:
-        """The row of the mean, over the peers that have both figures."""
-        if not self._shown:
-            return []
-        own = enumerate(self._own)
-        gains = {rank: found for rank, value in own if (found := self._difference_of(rank, value)) is not None}
-        others = [other for rank, other in enumerate(self._values) if rank in gains]
-        gain = decimals(fmean(gains.values()), "+") if gains else "-"
-        whole = self._all if self._all is not None and len(gains) == self._compared else None
-        return [decimals(_mean(others)), gain, *(self._comparison(whole) if self._compared_rows else [])]
+    def mean(self, *, together: bool) -> tuple[list[str], str]:
+        """The row of the mean over the peers that have both figures, and a line that says so where not all have.
+
+        Args:
+            together: Whether the peers' rows are different ones, so that all have one verdict.
+        """
+        own = [value for value in self._federated if value is not None]
+        if not self.shown:
+            return [decimals(_mean(own))], ""
+        gains = {rank: gain for rank in range(len(self._values)) if (gain := self._gain_of(rank)) is not None}
+        means = [_mean([values[rank] for rank in gains]) for values in (self._federated, self._values)]
+        rows = self._of_rows(pooled(self._worth) if together else None) if self._by_rows else []
+        row = [*map(decimals, means), decimals(_mean([*gains.values()]), "+"), *rows]
+        if len(gains) == len(own):
+            return row, ""
+        which = f"{len(gains)} of {len(own)} peers have both figures, and are in the means"
+        return row, f"{which}; {self._names[0]}, mean of all: {decimals(_mean(own))}"
 
 
 def _shown(values: Sequence[float | None], *, higher_is_better: bool) -> list[int]:

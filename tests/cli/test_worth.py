@@ -90,7 +90,7 @@ def test_a_gain_from_private_records_is_not_given_away(
     assert not (in_tmp_path / "w.json").exists()
 
 
-COLUMNS = ("local only", "gain", "95 % interval", "verdict")
+COLUMNS = ("federated", "local only", "gain", "95 % interval", "verdict")
 
 
 def test_all_peers_are_compared_unless_it_is_not_asked_for(
@@ -105,8 +105,8 @@ def test_all_peers_are_compared_unless_it_is_not_asked_for(
     assert not any(column in without.out for column in COLUMNS)
     assert "dpeer worth" not in without.out
     other = dpeer("simulate", *SMALL, "--baseline", "dfedavgm", "--out", "other")
-    assert "dfedavgm" in other.out.splitlines()[2]
-    assert "local only" not in other.out.splitlines()[2]
+    heads = [cell.strip() for cell in other.out.splitlines()[2].split("┃")]
+    assert heads[2:4] == ["dfedsmdc", "dfedavgm"], "both are federated: their names tell them apart"
     peer = json.loads((in_tmp_path / "other/rank-0/summary.json").read_text())
     assert peer["worth"]["alone"] is None, "nothing is trained that the table does not show"
 

@@ -221,25 +221,68 @@ def test_of_the_best_models_round_and_point_are_said(tmp_path: Path) -> None:
     assert "after the mixing of the kept rounds: mean accuracy 0.5000" in text
 
 
-def test_the_best_models_keep_their_intervals_in_eighty_columns(tmp_path: Path) -> None:
-    """The gain is the joined model's, also where the other one is kept."""
-    worth = {
-        "measure": "accuracy", "on": "test", "rows": 60, "joined": 0.5, "alone": 0.65, "algorithm": "local",
-        "gain": -0.15, "low": -0.25, "high": -0.05, "differ": 9, "verdict": "worse", "kept": "alone",
-    }  # fmt: skip
+LOSING = {
+    "measure": "accuracy", "on": "test", "rows": 60, "joined": 0.5, "alone": 0.65, "algorithm": "local",
+    "gain": -0.15, "low": -0.25, "high": -0.05, "differ": 9, "verdict": "worse", "kept": "alone",
+}  # fmt: skip
+
+
+def test_a_gain_is_the_difference_of_its_two_columns_also_where_local_only_is_kept(tmp_path: Path) -> None:
     for rank, point in enumerate(("alone", "mixed")):
         kept = {"kept_point": point, "kept_round": 1 + rank, "accuracy": 0.65 if point == "alone" else 0.5}
-        peer(tmp_path, rank, [0.0, 0.0], 0.0, settings={"keep": "best"}, worth=worth, **kept)
+        peer(tmp_path, rank, [0.0, 0.0], 0.0, settings={"keep": "best"}, worth=LOSING, measured={"auroc": 0.7}, **kept)
     found = collect(tmp_path, 2, 1.0)
     for width in (80, 120):
         text = printed(found, tmp_path, width)
         rows = rows_of(text)
-        kept_column = ["2, alone"] if width == 120 else []
-        assert rows[0] == ["0", "0.6500", *kept_column, "0.6500", "-0.1500", "-0.2500 to -0.0500", "worse"]
-        assert rows[-1][-3:] == ["-0.1500", "-0.2125 to -0.0826", "worse"]
-        assert "kept by validation loss: 1 after mixing, 1 local only (rank 0; gains are of the federated" in text
-        assert "of round 2 to 3" in text
+        kept_column = ["2, local only"] if width == 120 else []
+        assert rows[0] == ["0", "0.5000", "0.6500", "-0.1500", "-0.2500 to -0.0500", "worse", *kept_column]
+        mean = ["mean", "0.5000", "0.6500", "-0.1500", "-0.2125 to -0.0826", "worse"]
+        assert rows[-1] == [*mean, *[""][: len(kept_column)]]
+        heads = [cell.strip() for cell in text.splitlines()[2].split("┃")[1:-1]]
+        assert heads == ["rank", "federated", "local only", "gain", "95 % interval", "verdict", "kept"][: len(rows[0])]
+        (line,) = (line for line in text.splitlines() if line.startswith("kept by validation loss: "))
+        assert "1 after mixing, 1 local only (rank 0), of round 2 to 3; mean accuracy of the kept models 0.5750" in line
+        assert "after the mixing of the kept rounds" not in text, "the federated models are those after mixing"
+        assert "mean over the kept models: AUROC 0.7000" in text
         assert max(map(len, (line for line in text.splitlines() if "│" in line))) <= width
+
+
+def test_a_mean_is_of_the_peers_that_have_both_figures(tmp_path: Path) -> None:
+    peer(tmp_path, 0, [0.0, 0.0], 0.0, worth=LOSING)
+    peer(tmp_path, 1, [0.0, 0.0], 0.0, accuracy=0.9, worth={"measure": "accuracy", "joined": 0.9, "why": "no time"})
+    text = printed(collect(tmp_path, 2, 1.0), tmp_path, 80)
+    assert rows_of(text) == [
+        ["0", "0.5000", "0.6500", "-0.1500", "-0.2500 to -0.0500", "worse"],
+        ["1", "0.9000", "-", "-", "-", "-"],
+        ["mean", "0.5000", "0.6500", "-0.1500", "-", "-"],
+    ]
+    assert "\n1 of 2 peers have both figures, and are in the means; federated, mean of all: 0.7000\n" in text
+
+
+def test_of_a_regression_the_two_columns_are_losses_and_no_cell_is_cut(tmp_path: Path) -> None:
+    """The longest verdict takes two lines."""
+    unlikely = {"measure": "test_loss", "rows": 8, "joined": 1234.5, "alone": 1000.25, "gain": -234.25, "low": -400.5}
+    worth = LOSING | unlikely | {"high": -2.5, "verdict": "inconclusive"}
+    kept = {"kept_point": "alone", "kept_round": 0, "test_loss": 1000.25, "metrics": {"mae": 20.0}}
+    peer(tmp_path, 0, [0.0, 0.0], 0.0, accuracy=None, settings={"keep": "best"}, worth=worth, **kept)
+    found = collect(tmp_path, 1, 1.0)
+    text = printed(found, tmp_path, 80)
+    rows = rows_of(text)
+    cells = ["1234.5000", "1000.2500", "-234.2500", "-400.5000 to -2.5000", "probably"]
+    assert rows[:3] == [["0", *cells], ["", "", "", "", "", "worse"], ["mean", *cells[:3], "-", "-"]]
+    assert rows_of(printed(found, tmp_path, 78))[0] == ["0", *cells[:3], "probably worse"]
+    assert max(map(len, (line for line in text.splitlines() if "│" in line))) <= 80
+    assert "test loss on each peer's own test data (lower is better)" in text
+    assert "metrics of the kept models:" in text
+
+
+def test_peers_that_were_compared_by_their_loss_are_shown_by_it(tmp_path: Path) -> None:
+    """The accuracy of an own task need be no mean over rows."""
+    worth = LOSING | {"measure": "test_loss", "joined": 0.75, "alone": 0.5, "gain": -0.25}
+    peer(tmp_path, 0, [0.0, 0.0], 0.0, test_loss=0.5, kept_point="alone", kept_round=3, worth=worth)
+    rows = rows_of(printed(collect(tmp_path, 1, 1.0), tmp_path, 80))
+    assert rows[0][:4] == ["0", "0.7500", "0.5000", "-0.2500"]
 
 
 def test_training_accuracy_of_private_peers_stays_in_their_own_folders(tmp_path: Path) -> None:
