@@ -65,7 +65,6 @@ def test_keys_and_an_operator_are_those_that_the_file_lists(dpeer: Run) -> None:
     settings = loaded(Path("trial/dpeer.toml"))
     for rank in range(3):
         ring = keys.keyring(settings.of_rank(rank), 3, rank)
-        assert ring is not None
         assert ring.public in ring.listed[rank]
     secret = Ed25519PrivateKey.from_private_bytes(keys.read_secret(Path("trial/keys/operator.secret")))
     assert settings.operators == [secret.public_key().public_bytes_raw().hex()]

@@ -205,7 +205,6 @@ def test_the_command_and_a_start_agree_whether_training_survives_with_steps_of_t
 
 def test_the_command_prints_the_noise_of_a_run_to_the_last_digit(tmp_path: Path) -> None:
     client = PrivacyConfig(PrivacySettings(privacy="client", target_epsilon=10, clip_norm=0.3), size=8, rounds=20)
-    assert client.guarantee is not None
     printed = parsed(*NOISE, "--clip-norm", 0.3, "--size", 8)
     assert printed == {"noise_multiplier": client.guarantee.noise_multiplier, "noise_std": client.guarantee.noise_std}
     asked = PrivacySettings(privacy="sample", target_epsilon=3, records=500, dp_head="alternate")
@@ -268,13 +267,11 @@ def test_of_a_federation_file_it_has_the_figures_of_the_start_to_the_last_digit(
     written = file(LEVELS[level])
     parts = build(resolve(load(written, {"out": in_tmp_path / "built"}), 1))
     session = parts.learner.session
-    assert session is not None
     made = session.guarantee
     before = {*in_tmp_path.rglob("*")}
     found = parsed("privacy", "--federation", written, "--rank", 1)
     assert {path for path in {*in_tmp_path.rglob("*")} - before if "__pycache__" not in path.parts} == set()
     forecast = check_site(Findings(), Asked(written, {}, "1"))
-    assert forecast is not None
     assert found["promises"] == parts.promises
     assert found["promises"][0] == forecast.privacy
     assert found["epsilon"] == made.epsilon(session.rounds)

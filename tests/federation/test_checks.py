@@ -12,11 +12,16 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 import dpeer
+from dpeer.exceptions import ConfigurationError
 from dpeer.federation import build
 from dpeer.federation.checks import check_hostile
+from dpeer.federation.config import resolve
 from dpeer.federation.settings import Settings
+from dpeer.simulation.run import simulate
 from dpeer.topology.settings import build_graph
 from dpeer.training import TorchLearner, build_learner
+from tests.conftest import SMALL_TASK
+from tests.error_texts import refused
 from tests.thinning import only
 
 Command = Callable[..., Any]
@@ -73,64 +78,73 @@ def test_honest_peers_learn_beside_one_that_sends_nonsense(robust: str, tmp_path
         assert np.mean(found["accuracy"][:4]) > np.mean(clean["accuracy"][:4]) - 0.1
 
 
-Run = Callable[..., Any]
+SAMPLE: dict[str, Any] = {"privacy": "sample", "noise_multiplier": 5.0, "records": 16}
+CLIENT: dict[str, Any] = {"privacy": "client", "noise_multiplier": 5.0}
+POST: dict[str, Any] = {**SAMPLE, "dp_head": "post", "finish": "head:1"}
+RUNS: dict[str, tuple[str | None, dict[str, Any]]] = {
+    "post": (None, POST), "client": (None, CLIENT), "open": (None, {}), "sample": (None, SAMPLE),
+    "unfinished": (None, {**POST, "finish": "none"}), "open after post": ("post", {}),
+    "open after client": ("client", {}), "sample after open": ("open", SAMPLE),
+}  # fmt: skip
+"""Runs of a round by name: the one whose model they begin with, and their settings."""
 
-SAMPLE = ("--privacy", "sample", "--noise-multiplier", 5, "--records", 16)
-CLIENT = ("--privacy", "client", "--noise-multiplier", 5)
-POST = (*SAMPLE, "--dp-head", "post", "--finish", "head:1")
-SAVED = "rank-0/model.safetensors"
+Start = Callable[..., list[str]]
 
 
-@pytest.fixture
-def run(dpeer: Command, small_task: Path) -> Run:
-    """One round of two peers; what was printed."""
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
+    """The notes of a peer that begins with the model of one of these runs, or with the same of another program."""
+    folder = tmp_path_factory.mktemp("models")
+    (folder / "mine.py").write_text(SMALL_TASK)
+    models: dict[str | None, Path | None] = {None: None}
 
-    def once(out: str, *arguments: object, code: int = 0) -> str:
-        ended = dpeer("simulate", "--size", 2, "--task", "mine.py:task", "--rounds", 1, "--out", out, *arguments)
-        assert ended.code == code, ended.err
-        return str(ended.err)
+    def settings(first: str | None, out: str, more: dict[str, Any]) -> Settings:
+        return Settings(size=2, task=f"{folder}/mine.py:task", rounds=1, alone="never", init_from=models[first],
+                        out=folder / out, **more)  # fmt: skip
 
-    return once
+    for name, (first, more) in RUNS.items():
+        simulate(settings(first, name, more))
+        models[name] = folder / name / "rank-0" / "model.safetensors"
+    models["elsewhere"] = folder / "elsewhere.safetensors"
+    save_file(load_file(models["open"]), models["elsewhere"])
+    return lambda first, more: build.build(resolve(settings(first, "started", more), 0)).notes
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "why"),
     [
-        (POST, "a run with --privacy sample --dp-head post has saved it"),
-        (CLIENT, "a run with --privacy client has saved it"),
+        ("post", "a run with --privacy sample --dp-head post has saved it"),
+        ("client", "a run with --privacy client has saved it"),
     ],
 )
 def test_records_that_a_private_run_trained_on_without_noise_do_not_come_back(
-    run: Run, first: tuple[object, ...], why: str
+    start: Start, first: str, why: str
 ) -> None:
-    run("first", *first)
-    begin = ("--init-from", f"first/{SAVED}")
+    others = "or of a run with --privacy sample and --dp-head joint or alternate, or post with --finish none"
     for second in (SAMPLE, CLIENT):
-        *_, line = run("second", *begin, *second, code=2).splitlines()
-        assert line.startswith(f"dpeer: --init-from first/{SAVED}: {why}")
-        assert "or of a run with --privacy sample and --dp-head joint or alternate, or post with --finish none" in line
-    assert why not in run("open", *begin), "a run without privacy promises nothing"
-    assert why in run("third", "--init-from", f"open/{SAVED}", *SAMPLE, code=2), "it is still in the weights"
+        with refused(ConfigurationError, f"{first}/rank-0/model.safetensors: {why}", "--init-from ", others):
+            start(first, second)
+    assert not [note for note in start(first, {}) if why in note], "a run without privacy promises nothing"
+    with refused(ConfigurationError, why):  # it is still in the weights
+        start(f"open after {first}", SAMPLE)
 
 
 @pytest.mark.slow
-def test_weights_of_a_run_without_privacy_are_taken_and_the_user_is_told(run: Run) -> None:
+def test_weights_of_a_run_without_privacy_are_taken_and_the_user_is_told(start: Start) -> None:
     note = "the records that it used are not protected by this run, so they must be public"
-    run("first")
-    assert f"--init-from first/{SAVED}: a run without --privacy has trained these weights: {note}" in run(
-        "second", "--init-from", f"first/{SAVED}", *SAMPLE
-    )
-    assert note in run("third", "--init-from", f"first/{SAVED}", *CLIENT)
-    assert note in run("fourth", "--init-from", f"second/{SAVED}", *SAMPLE), "it is still in the weights"
-    assert note not in run("fifth", "--init-from", f"first/{SAVED}")
+
+    def told(first: str, more: dict[str, Any]) -> bool:
+        return any("a run without --privacy has trained these weights" in one and note in one
+                   for one in start(first, more))  # fmt: skip
+
+    assert told("open", SAMPLE)
+    assert told("open", CLIENT)
+    assert told("sample after open", SAMPLE), "it is still in the weights"
+    assert not told("open", {})
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [(), ("--dp-head", "post", "--finish", "none")])
-def test_nothing_is_said_of_a_private_model_or_of_a_file_from_elsewhere(run: Run, how: tuple[str, ...]) -> None:
-    run("first", *SAMPLE, *how)
-    run("open")
-    save_file(load_file(f"open/{SAVED}"), "elsewhere.safetensors")
-    for file in (f"first/{SAVED}", "elsewhere.safetensors"):
-        assert "a run" not in run(f"from-{Path(file).stem}", "--init-from", file, *SAMPLE)
+@pytest.mark.parametrize("first", ["sample", "unfinished", "elsewhere"])
+def test_nothing_is_said_of_a_private_model_or_of_a_file_from_elsewhere(start: Start, first: str) -> None:
+    assert not [note for note in start(first, SAMPLE) if "a run" in note]

@@ -55,7 +55,6 @@ def test_with_the_keys_of_all_ranks_a_peer_may_listen_anywhere(made: list[tuple[
     addressed[1]["bind"] = "tcp://0.0.0.0:7700"
     given = Settings.model_validate({"size": 3, "rank": addressed, "secret": str(made[1][0])})
     ring = keyring(given, 3, 1)
-    assert ring is not None
     assert ring.public.hex() == made[1][1]
     assert {rank: [key.hex() for key in keys] for rank, keys in ring.listed.items()} == {
         rank: [key] for rank, (_, key) in enumerate(made)
@@ -68,7 +67,6 @@ def test_a_rank_may_have_two_keys_while_it_changes_them(made: list[tuple[Path, s
     both = settings({0: made[0][1], 1: [made[1][1], public.hex()], 2: made[2][1]})
     for secret in (made[1][0], path):
         ring = keyring(both.model_copy(update={"secret": secret}), 3, 1)
-        assert ring is not None
         assert len(ring.listed[1]) == 2
     with pytest.raises(ConfigurationError):
         public_keys(settings({0: made[0][1], 1: [made[1][1], public.hex(), "ab" * 32], 2: made[2][1]}), 3)

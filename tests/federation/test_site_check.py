@@ -86,7 +86,6 @@ def test_a_rank_that_can_start_passes_everywhere_and_nothing_is_written(look: Lo
         "threads", "memory", "disk",
     ]  # fmt: skip
     forecast = found.forecast
-    assert forecast is not None
     body = 4 * (4 * 6 + 6)
     assert (forecast.neighbors, forecast.rounds) == ((0, 2), 4)
     assert (forecast.sent_bytes, forecast.received_bytes) == (2 * body, 2 * body)
@@ -356,7 +355,6 @@ def test_the_ledger_of_a_private_run_stays_as_it_is(look: Look, in_tmp_path: Pat
     assert tree(in_tmp_path / "dpeer-run") == before
     (folder / "ledger.jsonl").unlink()
     forecast = look(flags=private).forecast
-    assert forecast is not None
     assert "after 4 releases" in str(forecast.privacy)
     assert list(folder.iterdir()) == []
 

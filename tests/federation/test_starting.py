@@ -75,7 +75,6 @@ def test_a_new_rank_starts_with_the_list_that_has_it(tmp_path: Path) -> None:
     found = Starting(settings, 5, tmp_path / "members-1.json")
     assert (found.neighbors, found.listen) == ((0, 3), address(5))
     assert found.to_dial == {}, "of two with an address the lower rank dials"
-    assert found.keyring is not None
     assert {rank: [key.hex() for key in keys] for rank, keys in found.keyring.listed.items()} == {
         rank: [KEYS[rank]] for rank in (0, 1, 2, 3, 5)
     }

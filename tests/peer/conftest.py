@@ -363,12 +363,6 @@ async def federation():
             threads.shutdown(wait=True)
 
 
-@pytest.fixture(params=["inprocess", "tcp"])
-def kind(request):
-    """Every check of a federation runs over every transport."""
-    return request.param
-
-
 @pytest.fixture
 def kill():
     """End a peer that is being served without a goodbye: (peer, its transport, its task)."""

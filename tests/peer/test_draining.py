@@ -60,20 +60,6 @@ async def test_without_an_announcement_rounds_go_on_after_a_moment(federation, u
     assert "rank 1 was stopped: rounds go on without it until it is back" in "".join(ours.logs[0])
 
 
-async def test_all_are_drained_in_one_moment_and_resumed_as_if_never_stopped(federation, until, tmp_path):
-    whole = federation("inprocess", RING, rounds=6)
-    done(await whole.run())
-    ours = federation("inprocess", RING, rounds=6, out=tmp_path)
-    running = await held_in(ours, until, 2, 3)
-    for peer in ours.peers.values():
-        peer.drain()
-    ours.learners[2].go.set()
-    assert {outcome.completed_rounds for outcome in done(await running, "stopped").values()} <= {3, 4}
-    again = federation("inprocess", RING, rounds=6, out=tmp_path, resume=True)
-    done(await again.run())
-    assert again.bodies().tobytes() == whole.bodies().tobytes()
-
-
 async def test_before_the_first_round_a_drained_peer_leaves_at_once(federation, until):
     ours = federation("inprocess", RING, rounds=2)
     addresses = await ours.listen()

@@ -1,13 +1,6 @@
 """The cases that the fuzzer has kept, and those that it began with."""
 
-import pytest
-
-from dpeer.peer.core import wire
 from tests.peer.fuzzing import CORPUS, case, messages, tried
-from tests.peer.table import chunked, encoded
-
-BODY = encoded(b"f" * 16, 2, 5, [bytes(range(60)), bytes(30)])
-NEXT = encoded(b"f" * 16, 2, 6, [bytes(90)])
 
 
 def test_a_case_has_its_messages():
@@ -20,26 +13,6 @@ def test_a_case_that_is_cut_off_has_what_is_there():
     for length in range(len(whole)):
         for frames in messages(whole[:length]):
             assert b"".join(frames) in whole
-
-
-@pytest.mark.parametrize(
-    ("several", "kinds"),
-    [
-        (list(chunked(BODY, 32)), ["announced", "chunk", "chunk", "chunk"]),
-        (
-            [*list(chunked(BODY, 32))[:2], *chunked(BODY, 32)],
-            ["announced", "chunk", "announced", "chunk", "chunk", "chunk"],
-        ),
-        (
-            [*list(chunked(BODY, 32))[:2], *chunked(NEXT, 32)],
-            ["announced", "chunk", "incomplete", "chunk", "chunk", "chunk"],
-        ),
-        ([BODY, wire.encode(wire.Unknown(rank=1)), [b"junk"], []], ["body", "unknown", "malformed", "malformed"]),
-    ],
-    ids=["a body", "the same again", "the next one", "others"],
-)
-def test_what_becomes_of_messages(several, kinds):
-    assert tried(case(*several)) == kinds
 
 
 def test_the_corpus_goes_every_way_and_fails_on_none():

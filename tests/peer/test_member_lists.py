@@ -45,11 +45,10 @@ async def ask(peer, **request):
     return dict(peer.requests["members"](request))
 
 
-@pytest.mark.parametrize("kind", ["tcp", "keys"])
-async def test_a_newcomer_joins_and_a_member_leaves_while_rounds_run(federation, tmp_path, until, kind):
+async def test_a_newcomer_joins_and_a_member_leaves_while_rounds_run(federation, tmp_path, until):
     first = zero(3)
     ours = federation(
-        kind,
+        "keys",
         build("full", 3),
         rounds=ROUNDS,
         out=tmp_path,
@@ -60,12 +59,13 @@ async def test_a_newcomer_joins_and_a_member_leaves_while_rounds_run(federation,
     await until(lambda: ours.peers[0].core.members.current_round >= 3)
 
     secret = new_secret()
-    members = {rank: Member(addresses[rank], keys_of(ours, rank)) for rank in range(3)}
+    keys = {rank: tuple(key.hex() for key in ours.keyrings[0].listed[rank]) for rank in range(3)}
+    members = {rank: Member(addresses[rank], keys[rank]) for rank in range(3)}
     one = signed(first, members={**members, 3: Member(None, (public_of(secret).hex(),))})
     answer = await ask(ours.peers[0], members="hand", list=one.document)
     assert answer == {"taken": True, "why": ""}
     assert (await ask(ours.peers[0], members="hand", list=one.document))["taken"] is False
-    listed = None if kind == "tcp" else Keyring(secret, {**ours.keyrings[0].listed, 3: (public_of(secret),)})
+    listed = Keyring(secret, {**ours.keyrings[0].listed, 3: (public_of(secret),)})
     ours.add(3, out=tmp_path, lists=config_of(first, one), learner=slow(3), keyring=listed)
     await ours.peers[3].listen()
     joins = asyncio.ensure_future(ours.peers[3].serve(addresses))
@@ -85,10 +85,6 @@ async def test_a_newcomer_joins_and_a_member_leaves_while_rounds_run(federation,
     for rank in (0, 1, 3):
         assert read_lists(tmp_path / f"rank-{rank}") == (two, None)
     assert json.loads((tmp_path / "rank-2" / "summary.json").read_text())["status"] == "left"
-
-
-def keys_of(ours, rank):
-    return tuple(key.hex() for key in ours.keyrings[rank].listed[rank]) if ours.keyrings else ()
 
 
 async def test_a_peer_takes_up_the_lists_on_its_disk(federation, tmp_path):

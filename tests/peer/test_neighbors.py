@@ -104,37 +104,6 @@ def test_a_peer_that_was_left_behind_sits_out_adopts_and_enters_in_the_round_tha
     assert announced(table, "from 2") == 0
 
 
-def test_a_returner_to_which_no_body_came_announces_a_later_entry():
-    table = left_behind()
-    for number in range(6):
-        sits_out(table, number)
-    assert sits_out(table, 6) is None
-    for link, rank in ((table.links[1], 1), ("from 2", 2)):
-        table.hear(link, table.beat(rank, 7))
-    assert table.ended[-1].bodies == {}
-    assert sits_out(table, 7) is None
-    assert announced(table, "from 2") == 8
-    table.hear("from 2", table.body(2, 7), table.beat(2, 8))
-    assert len(table.ended) == 7, "rank 1 is in this round, too"
-    table.hear(table.links[1], table.beat(1, 8))
-    assert [*table.ended[-1].bodies] == [2], "it has sent none, and waits in the next one"
-
-
-def test_a_returner_that_hears_returners_alone_goes_as_far_as_a_quorum_has():
-    table = left_behind(rounds=99)
-    assert table.core.catch_up.behind(0)
-    for link, rank in ((table.links[1], 1), ("from 2", 2)):
-        table.hear(link, table.beat(rank, 6, enters=99))
-    for number in range(6):
-        assert sits_out(table, number) == {}
-    assert sits_out(table, 6) is None, "no quorum has completed it"
-    for link, rank in ((table.links[1], 1), ("from 2", 2)):
-        table.hear(link, table.beat(rank, 8, enters=99))
-    assert len(table.ended) == 7
-    assert sits_out(table, 7) == {}
-    assert sits_out(table, 8) is None
-
-
 def test_of_a_round_that_was_sat_out_no_neighbor_needs_a_body():
     table = left_behind(there=6)
     table.hear(table.links[1], table.beat(1, 6), table.hello(1, 0), table.beat(1, 0, enters=1))

@@ -1,12 +1,8 @@
 """A neighbor that sends two different bodies for one round: its folder was copied, or rolled back to a backup."""
 
-import asyncio
-
 import numpy as np
 import pytest
 
-from dpeer.topology import build
-from tests.peer.conftest import VectorLearner
 from tests.peer.table import chunked, ring
 
 
@@ -63,43 +59,3 @@ def test_a_body_of_which_a_part_has_come_may_be_another_one_when_it_comes_again(
     send(table, 8.0, 64)
     assert not table.inbox.dropped
     assert not table.events("second-body")
-
-
-@pytest.mark.parametrize("noise", [0.0, 0.5], ids=["same", "other"])
-async def test_a_peer_that_trains_a_round_again_with_other_noise_is_found_out(federation, until, tmp_path, noise, kill):
-    """A whole peer, killed after round 3 was sent and before it was saved."""
-    ours = federation("tcp", build("ring", 4), rounds=6, out=tmp_path)
-    first = ours.learners[3]
-    mix_sound = first.mix_sound
-
-    def held(received, weigh):
-        if 3 in first.released:
-            first.wait_to_go()
-        return mix_sound(received, weigh)
-
-    first.mix_sound = held
-    addresses = await ours.listen()
-    others = asyncio.create_task(ours.serve(addresses, [0, 1, 2]))
-    killed = asyncio.create_task(ours.peers[3].serve(addresses))
-    await until(first.held.is_set)
-    neighbors = [ours.peers[rank].core for rank in (0, 2)]
-    await until(lambda: all(core.exchange.inbox.knows(3, 3) for core in neighbors))
-    await kill(ours.peers[3], ours.transports[3], killed)
-    await until(lambda: all(core.members[3].link is None for core in neighbors))
-    again = VectorLearner(3)
-    release = again.release
-
-    def noised(number, receivers):
-        again.body = again.body + noise
-        return release(number)
-
-    again.release = noised
-    ours.add(3, out=tmp_path, resume=True, listen=addresses[3], learner=again)
-    await ours.peers[3].listen()
-    assert (await ours.peers[3].serve(addresses)).completed_rounds == 6
-    assert [outcome.completed_rounds for outcome in (await others).values()] == [6, 6, 6]
-    found = [[line for line in ours.logs[rank] if "second, different body" in line] for rank in range(4)]
-    assert [len(lines) for lines in found] == ([1, 0, 1, 0] if noise else [0] * 4)
-    assert all("rank 3" in line and "round 3" in line for lines in found for line in lines)
-    dropped = [ours.peers[rank].core.exchange.inbox.dropped["different"] for rank in range(4)]
-    assert dropped == [len(lines) for lines in found]

@@ -25,12 +25,10 @@ def test_every_peer_is_shown_federated_beside_local_only_with_a_headline(make_ru
     worth = [entry(-0.2, "worse", joined=0.5, alone=0.7), entry(0.3, "improved", joined=0.8, alone=0.5), None]
     report = report_of(make_run("run", more={"worth": worth}))
     panel = results_of_peers(report)
-    assert panel is not None
     assert panel.alt == (
         "Dots of every peer's result. rank 2: 0.9000. rank 1: 0.8000, alone 0.5000, improved. "
         "rank 0: 0.5000, alone 0.7000, worse."
     )
-    assert panel.figure is not None
     (axes,) = panel.figure.axes
     bars = [line.get_xdata().tolist() for line in axes.lines if len(line.get_xdata()) == 2]
     assert bars == [pytest.approx([0.7, 0.9]), pytest.approx([0.4, 0.6])], "the gain's interval, from local only on"
@@ -40,7 +38,6 @@ def test_every_peer_is_shown_federated_beside_local_only_with_a_headline(make_ru
 @pytest.mark.parametrize("other", [entry(0.3, "improved"), {**entry(0.3, joined=1.0, alone=0.7), "measure": "loss"}])
 def test_a_comparison_without_both_values_of_the_measure_is_not_drawn(make_run: Any, report_of: Of, other: Any) -> None:
     panel = results_of_peers(report_of(make_run("run", more={"worth": [other] * 3})))
-    assert panel is not None
     assert panel.alt == "Dots of every peer's result. rank 2: 0.9000. rank 1: 0.7500. rank 0: 0.5000."
     assert "dpeer worth" in panel.caption
 
@@ -49,8 +46,6 @@ def test_of_a_loss_the_interval_of_a_gain_lies_below_the_baseline(make_run: Any,
     worth = {**entry(0.3, "improved", joined=0.4, alone=0.7), "measure": "test_loss"}
     report = report_of(make_run("run", (None, None), more={"worth": [worth, None]}))
     panel = results_of_peers(Report.of(report.grouped, LOSS))
-    assert panel is not None
-    assert panel.figure is not None
     (axes,) = panel.figure.axes
     assert [line.get_xdata().tolist() for line in axes.lines if len(line.get_xdata()) == 2] == [
         pytest.approx([0.5, 0.3])
@@ -77,7 +72,6 @@ def test_of_several_groups_each_has_its_headline(make_run: Any, report_of: Of) -
         "dfedavgm: 1 of 2 peers improved over local only; 1 inconclusive",
     ]
     panel = results_of_peers(report)
-    assert panel is not None
     assert panel.alt.endswith("a row for each group. dfedmdc: mean 0.717. dfedavgm: mean 0.717.")
 
 
@@ -85,7 +79,6 @@ def test_of_several_groups_each_has_its_headline(make_run: Any, report_of: Of) -
 def test_without_a_comparison_results_have_no_headline(make_run: Any, report_of: Of, worth: Any) -> None:
     report = report_of(make_run("run", more={"worth": worth}))
     panel = results_of_peers(report)
-    assert panel is not None
     assert (headlines(report.groups), "alone" in panel.alt) == ([], False)
 
 
@@ -104,8 +97,6 @@ def test_a_round_s_costs_are_means_over_peers_and_rounds(make_run: Any, report_o
     assert parts_of(report.groups[0]) == pytest.approx((5.0, waits, 3.0 - waits, 0.5))
     assert parts_of(report.groups[1]) == pytest.approx((5.0, 0.5, 0.0, 0.5))
     panel = time_and_bytes(report)
-    assert panel is not None
-    assert panel.figure is not None
     times, megabytes = panel.figure.axes
     lengths = [sum(patch.get_width() for patch in times.patches if patch.get_y() == y) for y in (-0.25, 0.75)]
     assert lengths == pytest.approx([8.5, 6.0]), "a row is as long as its round"
@@ -120,7 +111,6 @@ def test_a_round_s_costs_are_means_over_peers_and_rounds(make_run: Any, report_o
 def test_of_rounds_without_seconds_only_bytes_are_shown(make_run: Any, report_of: Of) -> None:
     sat_out = make_run("sat-out", lines=lambda rank, line: {**seconds(2.0, 0.0), "active": False, "bytes_sent": 0})
     panel = time_and_bytes(report_of(sat_out))
-    assert panel is not None
     assert panel.alt.endswith("dfedmdc: 0 B sent, 0 B by the busiest peer.")
     begun = make_run("begun", rounds=0)
     assert time_and_bytes(report_of(begun)) is None

@@ -184,7 +184,6 @@ def test_many_runs_are_facets_of_few_lines_or_the_best_of_them(make_run: Any, tm
     page = panels(tmp_path / "s")
     assert [line["run"] for line in rows(page["results"])][:2] == ["dfedavgm, iid", "dfedavgm, pathological:2"]
     figure = page["accuracy-by-round"].figure
-    assert figure is not None
     assert sorted(axes.get_title() for axes in figure.axes) == ["iid", "pathological:2"]
     for axes in figure.axes:
         (_, right), (_, top) = axes.get_xlim(), axes.get_ylim()

@@ -102,7 +102,6 @@ def test_many_peers_of_few_rows_have_a_verdict_that_none_has_alone() -> None:
     found = peers(joined, alone)
     assert {one.verdict for one in found} == {"inconclusive"}
     one = pooled(found)
-    assert one is not None
     assert (one.verdict, one.rows, one.differ, one.gain) == ("improved", 240, 24, pytest.approx(0.1))
     assert pooled_text(found).startswith("8 peers together: improved over local only; mean gain +0.1000 (95 % interval")
     assert pooled_text(peers(alone, joined)).startswith("8 peers together: worse than local only; mean gain -0.1000")
@@ -121,7 +120,6 @@ def test_the_interval_of_all_peers_is_that_of_resampling_within_every_peer() -> 
     one = pooled(peers(joined, alone))
     differences = [a - b for a, b in zip(joined, alone, strict=True)]
     means = [np.mean([generator.choice(part, len(part)).mean() for part in differences]) for _ in range(2000)]
-    assert one is not None
     assert (one.low, one.high) == pytest.approx(np.percentile(means, (2.5, 97.5)), abs=0.015)
 
 

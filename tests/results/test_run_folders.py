@@ -61,7 +61,6 @@ def test_a_run_has_the_values_of_its_files(tmp_path: Path) -> None:
         partition="iid", consensus_distance=1.25,
     )  # fmt: skip
     run = read(tmp_path)
-    assert run.summary is not None
     assert (run.status, run.notes, run.size, run.completed, run.source) == ("done", (), 2, 3, 0)
     assert (run.summary.rounds, run.summary.bytes_sent, run.bytes_sent) == (3, 4 * 10**9, 4 * 10**9)
     assert run.settings == {"partition": "iid", "size": 2, "algorithm": "dfedmdc", "rounds": 3, "seed": 5}
@@ -69,7 +68,6 @@ def test_a_run_has_the_values_of_its_files(tmp_path: Path) -> None:
     assert run.by_round("accuracy_trained") == {number: [0.25, 0.25] for number in range(3)}
     assert run.distance == 1.25
     one = run.peers[1].summary
-    assert one is not None
     assert (one.training_samples, one.class_counts, one.accuracy_trained, one.lost) == (7, (3, 4), None, {})
     assert [line.samples for line in run.peers[0].entries.values()] == [60] * 3
 
@@ -141,7 +139,6 @@ def test_a_damaged_value_costs_only_itself(tmp_path: Path) -> None:
         assert read_peer_summary(tmp_path) is read_run_summary(tmp_path) is None
     write_json(tmp_path / "summary.json", {"accuracy": "high", "class_counts": [1, -2], "task": 7, "bytes_sent": 5})
     summary = read_peer_summary(tmp_path)
-    assert summary is not None
     assert summary.accuracy is summary.class_counts is summary.task is None
     assert (summary.bytes_sent, summary.status, summary.settings) == (5, "done", {})
 
@@ -152,7 +149,6 @@ def test_the_summary_of_an_earlier_part_does_not_speak_of_a_run_that_went_on(tmp
     write_summary(tmp_path, status="stopped", completed_rounds=[2, 2])
     run, earlier = read(tmp_path), read_run_summary(tmp_path)
     assert (run.status, run.summary, run.completed) == ("unfinished", None, 2)
-    assert earlier is not None
     assert earlier.completed_rounds == (2, 2)
 
 

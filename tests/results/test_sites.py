@@ -76,7 +76,6 @@ def test_over_sites_each_counts_once_and_over_rows_each_row() -> None:
     assert found.gain == pytest.approx(np.mean(gains))
     assert (found.low, found.high) == pytest.approx((over.low, over.high))
     pooled = find_gain(np.concatenate(joined), np.concatenate(alone), most_is_best=True)
-    assert found.by_rows is not None
     assert (found.by_rows.rows, found.by_rows.differ) == (sum(sizes), pooled.differ)
     assert found.by_rows.gain == pytest.approx(pooled.gain)
     assert (found.by_rows.low, found.by_rows.high) == pytest.approx((pooled.low, pooled.high), abs=0.01)

@@ -118,7 +118,6 @@ def test_it_is_the_one_that_the_run_would_have_made(run: Callable[..., Path], op
         there, folder = expected / f"rank-{rank}", out / f"rank-{rank}"
         assert summary(folder)["worth"]["verdict"] is None
         found = compare_after_run(folder)
-        assert found is not None
         assert found.verdict is not None
         assert told(folder) == told(there)
         for name in ("model.safetensors", "test-rows.json"):
@@ -160,7 +159,6 @@ def test_a_run_that_ended_early_is_compared_over_its_completed_rounds(run: Calla
     lines: list[str] = []
     found = compare_after_run(out, tell=lines.append)
     assert lines[0] == f"the run ended after {rounds} of 50 rounds: these are compared"
-    assert found is not None
     assert (found.rounds, found.planned, found.rows) == (rounds, rounds, 30)
     assert found.joined == summary(out)["accuracy"]
     assert found.constant is not None

@@ -70,7 +70,6 @@ def test_without_a_body_received_there_is_no_verdict(task, schedule, simulate, t
     both = json.loads((tmp_path / "none/summary.json").read_text())["worth"]
     for entry in (none["worth"], both[0]):
         worth = effect_of(entry)
-        assert worth is not None
         assert (worth.rounds_mixed, worth.gain, worth.verdict, worth.kept) == (0, None, None, None)
         assert closing_lines(worth)[-1] == f"no comparison with local only: {NOTHING_RECEIVED}"
     assert none["worth"]["alone"] is None, "two accuracies beside each other would read as a gain"

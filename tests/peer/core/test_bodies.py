@@ -7,7 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dpeer.peer.core import wire
-from dpeer.peer.core.bodies import Inbox, Received, Released
+from dpeer.peer.core.bodies import Inbox, Received
 
 
 def body(rank, number, text):
@@ -158,11 +158,3 @@ def test_each_byte_and_the_size_of_a_body_show():
     others = [bytes(size) for size in SIZES]
     others += [data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :] for place in range(200)]
     assert len({wire.digest_of([one]) for one in others}) == len(others)
-
-
-def test_fresh_noise_is_seen_and_the_same_noise_is_not():
-    values = np.random.default_rng(0).standard_normal(250_000, dtype=np.float32)
-    noised = [values + np.float32(1e-3) * np.random.default_rng(seed).standard_normal(250_000) for seed in (1, 1, 2)]
-    first, same, other = (Released.of([one.astype(np.float32).tobytes()]).digest for one in noised)
-    assert first == same
-    assert first != other

@@ -65,15 +65,10 @@ def test_a_late_header_on_the_other_link_does_not_take_a_body_there():
     assert whole(table) == payload(7.0, table.learner)
 
 
-@pytest.mark.parametrize("end", ["completed", "gone"])
-def test_nothing_is_kept_of_a_half_body_that_is_of_no_use(end):
+def test_nothing_is_kept_of_a_half_body_whose_round_is_over():
     table = met()
     announced, *chunks = chunked(table.body(2, 0, 7.0), CHUNK)
     table.hear("from 2", announced, *chunks[:3])
-    if end == "gone":
-        table.hear("from 2", table.goodbye(2, "stopped"))
-        assert not len(table.core.reassembly)
-        return
     table.do(table.core.begin(1, table.now))
     partial = table.core.reassembly.get("from 2")
     assert (partial.wanted, partial.chunks, partial.buffer) == (False, [], None)

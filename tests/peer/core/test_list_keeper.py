@@ -7,7 +7,7 @@ import pytest
 from dpeer.exceptions import TopologyError
 from dpeer.peer.config import ListsConfig
 from dpeer.peer.core import wire
-from dpeer.peer.core.effects import Admit, Dial, Keep, Wake
+from dpeer.peer.core.effects import Admit, Dial, Keep
 from dpeer.peer.core.member_list import NO_KEY, Former, Key, Member, MemberList, MemberListError, Signers
 from dpeer.peer.core.member_lists import Stamp
 from dpeer.peer.core.stamp_table import StampTable, unpacked
@@ -274,17 +274,6 @@ def test_a_newcomer_waits_for_a_list_with_it_and_dials_all_members():
     assert table.core.catch_up.behind(0), "it sits out until it has adopted bodies"
 
 
-def test_who_has_a_list_that_neighbors_may_lack_dials_them_until_their_stamps_show_it():
-    """They may know another address of this peer alone, which they dial in vain."""
-    moved = after(ZERO, members={**ZERO.members, 2: Member("tcp://elsewhere:1", ("bb" * 32,))})
-    table = Listed(rank=2, given=moved)
-    table.wait(1)
-    assert {*table.links} == {0, 1}
-    table.hear("from 1", replace_stamps(table.hello(1), stamps((1, table.lists.stamp))))
-    table.core.enter(0, table.now)
-    assert table.core._following.to_dial == {0}
-
-
 @pytest.mark.parametrize(("completed", "waits"), [(0, False), (1, True)])
 def test_a_member_that_a_list_makes_a_neighbor_is_dialled_at_once_and_waited_for_if_it_keeps_up(completed, waits):
     table = Listed(rank=1, topology=build("star", 3), start=4)
@@ -341,13 +330,3 @@ def test_messages_that_cannot_be_handled_are_logged_once(monkeypatch):
         table.hear("from 2", lists(2, ONE))
     assert table.core.drops.counts["unhandled"] == 3
     assert len(table.events("message-unhandled")) == 1
-
-
-def test_a_peer_that_ends_while_a_list_adds_rounds_has_completed_none_of_them():
-    """While its last checkpoint was written the list came to count: it said that its rounds were complete, too."""
-    table = Listed()
-    table.hand(after(ZERO, rounds=7, force=True))
-    assert table.core.schedule.rounds == 7
-    table.do(table.core.linger(5, table.now))
-    assert (table.core.members.current_round, table.core.round_clock[0]) == (5, 5)
-    assert isinstance(table.ended[-1], Wake), "it goes on"

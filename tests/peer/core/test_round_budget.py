@@ -49,17 +49,6 @@ def test_seconds_that_are_given_stay():
     assert found == [[1.0, 5.0 / 20]] + [[1.0, 2.0]] * 3, "a twentieth shows how long all steps take"
 
 
-def test_what_is_given_does_not_depend_on_arrivals():
-    budget = RoundBudget(2.5)
-    for number in range(5):
-        limit = budget.begin(number, float(number))
-        assert limit.seconds == 2.5
-        assert limit.share == (0.05 if number == 0 else pytest.approx(2.5 / 10))
-        budget.trained(limit.share, number + 10 * limit.share)
-        budget.arrived(1, number, number + 0.01)
-        budget.released(number, number + 0.9)
-
-
 def test_without_a_budget_a_round_has_no_limit():
     budget = RoundBudget(None)
     for number in range(3):

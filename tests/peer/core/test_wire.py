@@ -180,7 +180,6 @@ def test_federations_differ_when_any_setting_does():
 
 ROOMY = wire.Limits(payload_bytes=10_000, buffers=8)
 CHUNK = 16
-AROUND = [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5]
 
 
 def content(length, seed=0):

@@ -73,15 +73,6 @@ async def test_a_recorded_claim_is_of_no_use_on_another_connection(world):
     assert await again.greet() != honest.greeting
 
 
-async def test_of_a_challenge_passed_on_by_a_false_relay_only_the_same_purpose_is_had(world):
-    """The false relay gets what an operator has: a connection. It cannot make it another one."""
-    one = await world()
-    false = await one.connect()
-    claim = prove(one.secrets[0], await false.greet(), LISTEN)
-    await false.send(claim._replace(purpose=DIAL, other=one.keys[1]).encode())
-    assert await false.answer() == b"k"
-
-
 async def test_what_is_no_claim_ends_the_connection(world):
     one = await world()
     for words in (b"GET / HTTP/1.1\r\nHost: relay\r\n\r\n".ljust(messages.CLAIM_BYTES), os.urandom(200)):

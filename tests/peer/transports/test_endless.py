@@ -51,7 +51,9 @@ async def attacked_and_honest(rings, opened, *, dialled):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dialled", [False, True], ids=["listener", "dialled"])
+@pytest.mark.parametrize(
+    ("rings", "dialled"), [(False, False), (True, True)], ids=["a listener", "dialled, with keys"], indirect=["rings"]
+)
 async def test_the_sender_of_a_message_without_end_alone_loses_its_connection(rings, opened, dialled):
     ours, honest, link, process = await attacked_and_honest(rings, opened, dialled=dialled)
     await next_of(honest, Opened)

@@ -1,13 +1,11 @@
 """Transports with keys: who gets in, and what those learn who do not."""
 
-import asyncio
-import contextlib
 import socket
 
 import zmq
 
 from dpeer.peer.transport import Arrival, Broken, Opened, TurnedAway, Unreachable
-from dpeer.peer.transports import Keyring, connection_guard, curve
+from dpeer.peer.transports import Keyring
 from dpeer.peer.transports.curve import new_secret, public_of
 from tests.error_texts import refused
 from tests.peer.keys import keyrings
@@ -156,18 +154,3 @@ async def test_of_an_identity_that_connects_again_and_again_only_the_newest_conn
         await next_of(listener, Arrival)
     broken = {(await next_of(dialler, Broken)).link for _ in range(2)}
     assert broken == set(links[:2])
-
-
-async def test_connections_that_prove_nothing_are_few_and_do_not_last(keyed, monkeypatch):
-    monkeypatch.setattr(curve, "HANDSHAKE", 100.0)  # libzmq's own limit does not help here
-    monkeypatch.setattr(connection_guard, "PROVE_WITHIN", 0.2)
-    _, dialler, address = keyed
-    with contextlib.ExitStack() as stack:
-        stalled = [stack.enter_context(raw(address)) for _ in range(200)]
-        loop = asyncio.get_running_loop()
-        for one in stalled:
-            one.setblocking(False)
-            while await loop.sock_recv(one, 1000):
-                pass  # the greeting; then the end
-    link = dialler.dial(address, 0)
-    assert await dialler.receive() == Opened(link)
