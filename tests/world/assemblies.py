@@ -6,9 +6,6 @@ import random
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario, drawn_links, drawn_topology, graphs
 
-ASSEMBLIES = 120
-"""The number of schedules, from seed 0 on, in the test suite."""
-
 _SHOWN = 40.0
 """Seconds after which a rank that has come may leave again."""
 

@@ -7,9 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from dpeer.simulation.network import Conditions
+from tests.world.families import FAMILIES
 from tests.world.members import MemberScenario, MemberWorld
 from tests.world.scenario import Scenario
 from tests.world.world import World
+
+SCHEDULES = 240
+"""Schedules of each family, from seed 0 on, in the test suite."""
 
 
 def world_of(scenario: Scenario, **how: bool) -> World:
@@ -76,6 +80,13 @@ def _simpler(scenario: Scenario) -> Iterator[Scenario]:
             if value < float("inf") and value != round(value):
                 rounder = replace(fault, **{name: float(round(value))})
                 yield replace(scenario, faults=(*faults[:index], rounder, *faults[index + 1 :]))
+
+
+def finds(first: Scenario | int, family: str) -> bool:
+    """Whether a broken rule is found: by the scenario or seed that is tried first, or by any other of the family."""
+    generate = FAMILIES[family]
+    found = why(first if isinstance(first, Scenario) else generate(first))
+    return found is not None or any(why(generate(seed)) for seed in range(SCHEDULES))
 
 
 def report(seed: int, problem: str, scenario: Scenario) -> str:

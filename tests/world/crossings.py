@@ -8,9 +8,6 @@ from tests.world.islands import generate_islands
 from tests.world.returns import generate_returns
 from tests.world.scenario import Scenario, generate
 
-CROSSINGS = 160
-"""The number of schedules, from seed 0 on, in the test suite."""
-
 
 def generate_crossings(seed: int) -> Scenario:
     """The scenario of a seed."""

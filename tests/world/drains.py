@@ -6,9 +6,6 @@ import random
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario, drawn_links, drawn_topology
 
-DRAINS = 240
-"""The number of schedules, from seed 0 on, in the test suite."""
-
 
 def generate_drains(seed: int) -> Scenario:
     """The scenario of a seed."""

@@ -389,9 +389,6 @@ class MemberWorld(World):
 
 # -- drawn schedules ---------------------------------------------------------------------------------------------------
 
-MEMBERS = 240
-"""The number of schedules, from seed 0 on, in the test suite."""
-
 _GRAPHS = (
     "ring",
     "ring",

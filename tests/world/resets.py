@@ -13,9 +13,6 @@ from dpeer.simulation.network import later
 from tests.world.faults import Fault, draw
 from tests.world.scenario import Scenario, drawn_links, drawn_topology, graphs
 
-RESETS = 160
-"""The number of schedules, from seed 0 on, in the test suite."""
-
 CHUNK = 4
 """Bytes of a chunk: ten are a body."""
 

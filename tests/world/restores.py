@@ -7,9 +7,6 @@ from dpeer.simulation.network import Conditions
 from tests.world.disk import STATED
 from tests.world.faults import Fault
 
-RESTORES = 120
-"""The number of schedules, from seed 0 on, in the test suite."""
-
 
 def generate_restores(seed):
     """The scenario of a seed: ranks lose their disks, and go on with copies of some seconds before."""

@@ -7,9 +7,6 @@ from dpeer.exceptions import TopologyError
 from dpeer.simulation.network import Conditions
 from tests.world.faults import Fault
 
-RETURNS = 240
-"""The number of schedules, from seed 0 on, in the test suite."""
-
 _SOON = 2
 """Rounds within which a peer that has entered is mixed."""
 

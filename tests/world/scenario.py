@@ -13,9 +13,6 @@ from dpeer.simulation.network import Conditions
 from dpeer.topology import Graphs, Neighborhood, Participation, Row, ServerSampling, build
 from tests.world.faults import KINDS, Fault, draw
 
-SCHEDULES = 1000
-"""The number of schedules, from seed 0 on, in the test suite."""
-
 STATIC = ("ring", "star", "full", "grid", "exponential-directed", "one-way")
 TIME_VARYING = ("one-peer-exponential", "random-matching")
 MILD = ("cut", "stall", "freeze", "slow", "crash", "part")

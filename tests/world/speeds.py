@@ -8,9 +8,6 @@ from dpeer.simulation.network import Conditions
 from tests.world.faults import Fault
 from tests.world.scenario import STATIC, Scenario, graphs
 
-SPEEDS = 100
-"""The number of schedules, from seed 0 on, in the test suite."""
-
 
 def generate_speeds(seed: int) -> Scenario:
     """The scenario of a seed."""

@@ -3,32 +3,9 @@
 import pytest
 
 from dpeer.peer.core.connection_setup import ConnectionSetup
-from tests.thinning import every
-from tests.world.checking import check, why
-from tests.world.crossings import CROSSINGS, generate_crossings
+from tests.world.checking import why
 from tests.world.scenario import Scenario
 from tests.world.world import World
-
-CHUNKS = 16
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("chunk", every(8, range(CHUNKS)))
-def test_the_invariants_hold_where_neighbors_dial_each_other(chunk):
-    check(generate_crossings, range(chunk, CROSSINGS, CHUNKS))
-
-
-@pytest.mark.parametrize(
-    "seed",
-    [
-        pytest.param(69, id="a link that one end alone hears"),
-        pytest.param(99, id="the same on a changing graph"),
-        pytest.param(146, id="a peer that leaves while it meets the others"),
-        pytest.param(6149, id="a link on which no hello of one end arrives"),
-    ],
-)
-def test_what_went_wrong_once_goes_well(seed):
-    assert why(generate_crossings(seed)) is None
 
 
 @pytest.mark.parametrize("topology", ["ring", "full"])

@@ -15,17 +15,6 @@ from dpeer.peer.core.waiting import Waiting
 from dpeer.simulation.network import later
 from tests.thinning import every
 from tests.world import member_accidents as accidents
-from tests.world.checking import check, why
-from tests.world.members import MEMBERS, generate_members
-
-CHUNKS = 24
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("chunk", every(12, range(CHUNKS)))
-def test_all_invariants_hold_in_drawn_schedules(chunk):
-    check(generate_members, range(chunk, MEMBERS, CHUNKS))
-
 
 ACCIDENTS = [
     accidents.a_minority_evicts,
@@ -65,26 +54,6 @@ ACCIDENTS = [
 @pytest.mark.parametrize("accident", every(2, ACCIDENTS), ids=lambda one: one.__name__)
 def test_an_accident_ends_well(accident):
     accident()
-
-
-def test_a_peer_that_moves_by_a_list_that_never_counts_may_end_isolated():
-    """Two lists of one number: the other one has counted, and the members dial the old address."""
-    assert why(generate_members(5153)) is None
-
-
-def test_a_peer_between_one_that_is_dead_and_one_that_has_not_come_may_end_isolated():
-    """The list that brings the newcomer does not take the dead one out, and all others complete the run meanwhile."""
-    assert why(generate_members(166)) is None
-
-
-def test_a_peer_holds_the_bodies_of_a_neighbor_that_a_list_has_taken_from_it_until_their_rounds_are_over():
-    """With a new disk it has heard all others by list 0, of which one is no neighbor by the list that counts."""
-    assert why(generate_members(20157)) is None
-
-
-def test_a_peer_that_moves_is_found_by_neighbors_that_do_not_have_the_list():
-    """It is the only way to them, and the others would have completed the run before these dialled all members."""
-    assert why(generate_members(437)) is None
 
 
 @pytest.mark.parametrize(("accident", "least"), [(accidents.twins_and_a_cut, 1), (accidents.a_voter_loses_its_disk, 1)])
@@ -243,7 +212,3 @@ def test_an_accident_finds_a_broken_rule(broken, monkeypatch):
     mutation(monkeypatch)
     with pytest.raises((AssertionError, KeyError, ProtocolError)):
         accident()
-
-
-def test_rounds_that_a_list_adds_while_the_last_checkpoint_is_written_are_not_complete():
-    assert why(generate_members(154)) is None

@@ -10,35 +10,12 @@ from dpeer.peer.core.protocol import Core
 from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.simulation.network import Conditions
-from tests.thinning import every
-from tests.world.checking import check, why
+from tests.world.checking import finds, why
 from tests.world.disk import STATED, Files
 from tests.world.faults import Fault
 from tests.world.learner import WorldLearner
-from tests.world.restores import RESTORES, generate_restores
 from tests.world.scenario import Scenario
 from tests.world.world import World
-
-CHUNKS = 12
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("chunk", every(6, range(CHUNKS)))
-def test_the_invariants_hold_when_older_copies_are_put_back(chunk):
-    check(generate_restores, range(chunk, RESTORES, CHUNKS))
-
-
-def test_a_peer_whose_neighbors_were_left_behind_and_have_ended_finds_none():
-    assert why(generate_restores(6182)) is None
-
-
-def test_a_release_that_nobody_knew_of_when_a_copy_was_put_back_is_not_found_after_the_next_one_either():
-    assert why(generate_restores(31048)) is None
-
-
-def test_a_release_that_nobody_has_got_when_a_copy_was_put_back_is_made_again():
-    """The body was cut on its way: nobody knows of it, and the copy comes back to the very round."""
-    assert why(generate_restores(3335)) is None
 
 
 def put_back(seconds, *faults, size=5, rounds=40, **more):
@@ -194,7 +171,7 @@ _SIDE_BY_SIDE = Scenario(1, "full", 3, 12, wait=300.0, stated=(0, 3, 3))
 MUTATIONS = {
     it_begins_all_the_same: 0,
     rounds_that_others_know_are_not_heard: 0,
-    bodies_that_neighbors_have_are_not_heard: 10,
+    bodies_that_neighbors_have_are_not_heard: 6,
     what_is_stated_is_not_charged: 0,
     what_is_stated_is_released_again: 57,
     it_announces_no_entry: _SIDE_BY_SIDE,
@@ -207,9 +184,7 @@ MUTATIONS = {
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
 def test_a_mutation_is_found(mutation, monkeypatch):
     mutation(monkeypatch)
-    first = MUTATIONS[mutation]
-    scenario = first if isinstance(first, Scenario) else generate_restores(first)
-    assert why(scenario) or any(why(generate_restores(seed)) for seed in range(RESTORES))
+    assert finds(MUTATIONS[mutation], "restores")
 
 
 def test_a_returner_that_is_killed_twice_knows_of_the_rounds_that_it_has_sat_out():

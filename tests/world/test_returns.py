@@ -7,36 +7,12 @@ import pytest
 
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.returner import Entry
-from tests.thinning import every
-from tests.world.checking import check, why
+from tests.world.checking import finds
 from tests.world.disk import Files
 from tests.world.faults import Fault
 from tests.world.learner import WorldLearner
-from tests.world.returns import RETURNS, generate_returns
 from tests.world.scenario import Scenario
 from tests.world.world import World
-
-CHUNKS = 24
-
-
-def test_a_heartbeat_that_leaves_before_an_entry_is_on_disk_names_it():
-    """A neighbor that read "round 19, takes part" mixed round 21 without the body of one that entered in round 20."""
-    assert why(generate_returns(1312)) is None
-
-
-@pytest.mark.parametrize("seed", [5154, 5299])
-def test_a_returner_waits_for_a_neighbor_that_was_killed_with_the_last_body(seed):
-    assert why(generate_returns(seed)) is None
-
-
-def test_lost_disks_are_stated_once_and_killed_side_by_side():
-    assert why(generate_returns(959)) is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("chunk", every(12, range(CHUNKS)))
-def test_the_invariants_hold_when_peers_come_back(chunk):
-    check(generate_returns, range(chunk, RETURNS, CHUNKS))
 
 
 def away(*faults, topology="ring", size=8, rounds=40, private=True):
@@ -244,4 +220,4 @@ MUTATIONS = {
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
 def test_a_mutation_is_found(mutation, monkeypatch):
     mutation(monkeypatch)
-    assert any(why(generate_returns(seed)) for seed in (MUTATIONS[mutation], *range(RETURNS)))
+    assert finds(MUTATIONS[mutation], "returns")

@@ -9,29 +9,13 @@ from tests.world.__main__ import main
 from tests.world.checking import report, shrink, why
 from tests.world.faults import Fault
 from tests.world.learner import WorldLearner
-from tests.world.scenario import SCHEDULES, Scenario, generate
+from tests.world.scenario import Scenario, generate
 from tests.world.world import World
-
-CHUNKS = 20
 
 
 def test_fewer_schedules_than_families_are_played(capsys):
     assert main(["--schedules", "2", "--processes", "1"]) == 0
     assert "2 schedules from 0 on in " in capsys.readouterr().out
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("chunk", every(10, range(CHUNKS)))
-def test_the_invariants_hold_in_every_schedule(chunk):
-    """A seed that fails is shrunk, and printed as code that plays it again. `make soak` has ten times as many.
-
-    A tenth of them is played by `make test`, all of them by `make test-all`.
-    """
-    for seed in range(chunk, SCHEDULES, CHUNKS):
-        scenario = generate(seed)
-        problem = why(scenario)
-        if problem:
-            pytest.fail(report(seed, problem, scenario))
 
 
 @pytest.mark.slow

@@ -6,26 +6,13 @@ import pytest
 
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_budget import RoundBudget
-from tests.thinning import every
-from tests.world.checking import check, why
+from tests.world.checking import finds
 from tests.world.disk import Files
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario
-from tests.world.speeds import SPEEDS, generate_speeds
 from tests.world.world import World
 
-CHUNKS = 6
 SLOW = Fault("slow", (3,), 0.0, math.inf, times=40.0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("chunk", every(3, range(CHUNKS)))
-def test_the_invariants_hold_at_unequal_speeds(chunk):
-    check(generate_speeds, range(chunk, SPEEDS, CHUNKS))
-
-
-def test_two_slow_peers_of_three_on_slow_lines_hold_nobody_up():
-    assert why(generate_speeds(6147)) is None
 
 
 def played(**changes):
@@ -116,7 +103,7 @@ MUTATIONS = {
     the_slowest_is_the_measure: 4,
     an_arrival_drops_those_of_later_rounds: 274,
     overdue_until_it_is_in_the_same_round: 134,
-    a_round_is_trained_again_by_the_clock: 1,
+    a_round_is_trained_again_by_the_clock: 14,
 }
 """Mutations, and the seed that found each when this was written, which is played first."""
 
@@ -125,4 +112,4 @@ MUTATIONS = {
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
 def test_a_mutation_is_found(mutation, monkeypatch):
     mutation(monkeypatch)
-    assert any(why(generate_speeds(seed)) for seed in (MUTATIONS[mutation], *range(SPEEDS)))
+    assert finds(MUTATIONS[mutation], "speeds")
