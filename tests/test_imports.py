@@ -25,8 +25,14 @@ RUN = "main(['simulate', '--size', '2', '--rounds', '1', '--local-steps', '1', '
 COMMAND = "from dpeer.cli import main; "
 PRIVACY = "main(['privacy', '--noise-multiplier', '5', '--rounds', '20', '--accountant', "
 
+TABLE = (
+    "from pathlib import Path; from dpeer.training import load_task; "
+    "Path('t.csv').write_text('a,b,y\\n' + '1,2,u\\n3,4,v\\n' * 30); "
+    "load_task('csv', 0, 2, 0, {'path': 't.csv', 'target': 'y'})"
+)
 WITH_TORCH = {
     "import dpeer.training; dpeer.training.TorchLearner": ({"torch"}, {"zmq", "click", "rich"}),
+    TABLE: (set(), {"sklearn", "pyarrow"}),
     # The first optimizer of torch.optim would, and a mode that watches operations: 0.7 s and 73 MB in every peer.
     f"{COMMAND}{RUN}'--algorithm', 'dfedsmdc'])": ({"click"}, {"torch._dynamo", "torch._inductor"}),
     f"{COMMAND}{RUN}'--privacy', 'sample', '--noise-multiplier', '1', '--records', '200'])": (

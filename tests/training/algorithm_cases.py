@@ -3,15 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from dpeer.training import (
-    ALGORITHMS,
-    Hyperparameters,
-    Task,
-    TorchLearner,
-    build_learner,
-    find_algorithm,
-    options_among,
-)
+from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner, find_algorithm, options_among
 from dpeer.training.device import HOST, Compute
 from tests.training.small import small_task
 

@@ -1,5 +1,6 @@
-"""Fixtures: one torch thread, recorded DP-SGD sums in place of noise, and a small WordPiece tokenizer."""
+"""Fixtures: one thread, no waiting for disks, a rough epsilon, recorded DP-SGD sums, a small WordPiece tokenizer."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from dpeer.privacy import accounting
 from dpeer.privacy.mechanism import ClippedSum
 
 WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "a", "good", "film", "bad", "##ly"]
@@ -16,6 +18,18 @@ WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "a", "good", "film", "bad", "##ly"]
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def disks_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is on disk after a crash is tried in tests/privacy and tests/system."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
+@pytest.fixture(autouse=True)
+def epsilon_is_rough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its central limit, which takes no time: the exact one is tried in tests/privacy."""
+    monkeypatch.setattr(accounting, "_pld", accounting._rough)
 
 
 @pytest.fixture

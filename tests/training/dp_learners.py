@@ -1,9 +1,9 @@
-"""Learners with sample-level DP (DP-SGD)."""
+"""Sessions of client-level DP, and learners with sample-level DP (DP-SGD)."""
 
 from pathlib import Path
 from typing import Any
 
-from dpeer.privacy import PeerData, PrivacyConfig, SampleTerms
+from dpeer.privacy import ClientSession, Guarantee, Ledger, PeerData, PrivacyConfig, SampleTerms, Sparsifier
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 
@@ -68,3 +68,17 @@ def sampled(
             folder, rounds=rounds, trains_last=h.finish != "none" or algorithm == "fedbabu", **session
         ),
     )
+
+
+def client(
+    folder: Path,
+    sigma: float = 3.0,
+    clip_norm: float = 0.05,
+    *,
+    budget: float | None = None,
+    resume: bool = False,
+    sparsify: str | None = None,
+) -> ClientSession:
+    """A session with its ledger in a folder."""
+    ledger = Ledger(folder, {}, resume=resume)
+    return ClientSession(Guarantee(sigma, clip_norm, 1e-5), ledger, budget, Sparsifier.parse(sparsify))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
 from dpeer.training import Task, TorchLearner
 
@@ -104,3 +104,21 @@ def gossip(
                 learner.mix({j: sent[j] for j in row if j != i}, row)
             if evaluate:
                 learner.evaluate()
+
+
+class Rows(Dataset[Any]):
+    """What no library knows for tensors: rows of other data, of which something is made when they are asked for."""
+
+    def __init__(self, data: Any, make: Callable[[Any], Any] = lambda row: row) -> None:
+        self.data, self.make = data, make
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.make(self.data[index])
+
+
+def floats(payload: Any) -> np.ndarray:
+    """What a payload of float32 says."""
+    return np.frombuffer(b"".join(bytes(part) for part in payload or ()), "<f4").astype(np.float64)

@@ -17,7 +17,6 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from dpeer.exceptions import AlgorithmError
-from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.training import (
     Algorithm,
     Hyperparameters,
@@ -40,61 +39,6 @@ class Plain(Algorithm):
         peer.fit(peer.body, epochs=1, lr=0.1)
 
 
-def learner(task: Task, algorithm: type[Algorithm], folder: Path | None = None, **options: Any) -> TorchLearner:
-    session = None
-    if folder is not None:
-        resume = (folder / "ledger.jsonl").exists()
-        session = ClientSession(Guarantee(1e-3, 1000.0, 1e-5), Ledger(folder, {}, resume=resume), None)
-    return build_learner(task, algorithm, H, rank=0, seed=0, session=session, options=options)
-
-
-def test_what_a_class_says_of_its_own_code_does_not_hold_for_others_code() -> None:
-    class Public(Plain):
-        mixed_uses_data = False
-
-        def mixed(self, peer: Any) -> None:
-            peer.body.data.mul_(0.5)
-
-    class Same(Public):
-        pass
-
-    class Other(Public):
-        def mixed(self, peer: Any) -> None:
-            peer.body.data.add_(peer.data.take([0])[0].sum())
-
-    assert (Public.mixed_uses_data, Same.mixed_uses_data, Other.mixed_uses_data) == (False, True, True)
-
-
-def test_a_private_run_is_resumed_with_the_base_of_its_extras(tmp_path: Path) -> None:
-    class Counting(Plain):
-        def extras(self, split: Any) -> dict[str, int]:
-            return {"sum": 4}
-
-        def train(self, peer: Any) -> None:
-            peer.extras["sum"].add_(100.0)
-
-    def rounds(one: TorchLearner, numbers: range) -> list[float]:
-        norms = []
-        for number in numbers:
-            one.train(number)
-            one.release(number)
-            one.mix({}, {0: 1.0})
-            assert one.privacy is not None
-            norms.append(one.privacy["update_norm"])
-        return norms
-
-    whole = rounds(learner(small_task(), Counting, tmp_path / "whole"), range(4))
-    first = learner(small_task(), Counting, tmp_path / "parts")
-    norms = rounds(first, range(2))
-    (tmp_path / "saved").mkdir()
-    first.save(tmp_path / "saved")
-    second = learner(small_task(), Counting, tmp_path / "parts")
-    second.load(tmp_path / "saved")
-    norms += rounds(second, range(2, 4))
-    assert norms == pytest.approx(whole, rel=1e-3)
-    assert norms == pytest.approx([200.0] * 4, rel=1e-3)
-
-
 def test_shared_options_are_said_alike_by_all_processes() -> None:
     class Sets(Plain):
         @dataclass(frozen=True)
@@ -108,16 +52,7 @@ def test_shared_options_are_said_alike_by_all_processes() -> None:
     assert (made.sizes, made.kinds) == ((3, 4), frozenset({"a", "z"}))
 
 
-@pytest.mark.parametrize(
-    "thing",
-    [
-        SecretStr("a"),
-        {"a": SecretStr("b")},
-        2**64,
-        {1: 2, "1": 3},
-        len,
-    ],
-)
+@pytest.mark.parametrize("thing", [SecretStr("a"), {"a": SecretStr("b")}, 2**64, {1: 2, "1": 3}, len])
 def test_values_that_would_look_alike_are_refused(thing: Any) -> None:
     class Strange(Plain):
         @dataclass(frozen=True)
@@ -190,14 +125,8 @@ def test_whatever_fails_is_one_error_that_names_the_method(method: str) -> None:
 # What an algorithm of a user's own keeps and draws outside of its rounds.
 
 
-def learned(task: Task, algorithm: type[Algorithm]) -> TorchLearner:
+def learner(task: Task, algorithm: type[Algorithm]) -> TorchLearner:
     return build_learner(task, algorithm, H, rank=0, seed=0)
-
-
-def saved(one: TorchLearner, folder: Path) -> Path:
-    folder.mkdir()
-    one.save(folder)
-    return folder
 
 
 class Drawing(Plain):
@@ -238,7 +167,7 @@ def test_whatever_it_draws_is_the_same_whatever_else_has_drawn(tmp_path: Path) -
             torch.manual_seed(seed)
 
         disturb()
-        one = learned(task, Drawing)
+        one = learner(task, Drawing)
         for number in range(2):
             disturb()
             one.train(number)
@@ -248,7 +177,9 @@ def test_whatever_it_draws_is_the_same_whatever_else_has_drawn(tmp_path: Path) -
             disturb()
             one.adopt(number + 2, {1: sent}, lambda ranks: {1: 1.0})
         disturb()
-        folder = saved(one, tmp_path / str(seed))
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        one.save(folder)
         disturb()
         one.load(folder)
         disturb()

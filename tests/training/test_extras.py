@@ -1,18 +1,17 @@
 """Values that travel beside the body: mixed with W, counted, compared, kept, clipped and noised as the body is."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.training import Algorithm, Hyperparameters, TorchLearner, Trainer, build_learner
 from dpeer.training.flat import Extras
 from dpeer.training.split import Split
-from tests.training.small import gossip, small_task
+from tests.training.dp_learners import client
+from tests.training.small import floats, gossip, small_task
 
 SIZE = 4
 H = Hyperparameters(body_epochs=1, head_epochs=1, batch_size=16)
@@ -61,12 +60,8 @@ def of(learner: TorchLearner) -> np.ndarray:
     return np.concatenate([extras["control"].double().numpy(), extras["moment"].double().numpy()])
 
 
-@pytest.fixture
-def peers() -> Callable[..., list[TorchLearner]]:
-    def make(algorithm: type[Algorithm] = Tracking, h: Hyperparameters = H, **more: Any) -> list[TorchLearner]:
-        return [build_learner(small_task(rank), algorithm, h, rank=rank, seed=0, **more) for rank in range(SIZE)]
-
-    return make
+def peers(algorithm: type[Algorithm] = Tracking) -> list[TorchLearner]:
+    return [build_learner(small_task(rank), algorithm, H, rank=rank, seed=0) for rank in range(SIZE)]
 
 
 def weights() -> np.ndarray:
@@ -77,7 +72,7 @@ def weights() -> np.ndarray:
     return w
 
 
-def test_they_start_at_zero_and_are_mixed_with_w_while_the_body_knows_nothing_of_them(peers: Any) -> None:
+def test_they_start_at_zero_and_are_mixed_with_w_while_the_body_knows_nothing_of_them() -> None:
     ours, without, w = peers(), peers(Plain), weights()
     expected = np.zeros((SIZE, 7))
     assert all((of(learner) == 0).all() for learner in ours)
@@ -91,22 +86,21 @@ def test_they_start_at_zero_and_are_mixed_with_w_while_the_body_knows_nothing_of
         torch.testing.assert_close(one.trainer.head.data, other.trainer.head.data, rtol=0, atol=1e-6)
 
 
-def test_they_are_bytes_of_the_payload_and_not_parameters(peers: Any) -> None:
-    ours, without = peers()[0], peers(Plain)[0]
-    assert ours.about.payload_bytes == without.about.payload_bytes + 4 * 7
-    assert (ours.about.body_parameters, ours.about.head_parameters) == (
-        without.about.body_parameters,
-        without.about.head_parameters,
-    )
-    assert ours.about.shared_values == ours.about.body_parameters + 7
-    ours.train(0)
-    sent = np.concatenate([np.frombuffer(buffer, "<f4") for buffer in ours.release(0) or []])
-    assert np.array_equal(sent, np.concatenate([GIVEN[0, 0], ours.body.numpy()]))
-    assert ours.body.shape == (ours.about.body_parameters,), "consensus is of bodies alone"
-    assert ours.check(1, [sent[7:].tobytes()]) == "wrong-size"
+def test_they_are_bytes_of_the_payload_and_not_parameters() -> None:
+    ours, without = peers()[0].about, peers(Plain)[0].about
+    assert ours.payload_bytes == without.payload_bytes + 4 * 7
+    assert ours.body_parameters == without.body_parameters
+    assert ours.head_parameters == without.head_parameters
+    assert ours.shared_values == ours.body_parameters + 7
+    learner = peers()[0]
+    learner.train(0)
+    sent = floats(learner.release(0))
+    assert np.array_equal(sent, np.concatenate([GIVEN[0, 0], learner.body.numpy()]))
+    assert learner.body.shape == (ours.body_parameters,), "consensus is of bodies alone"
+    assert learner.check(1, [sent[7:].astype("<f4").tobytes()]) == "wrong-size"
 
 
-def test_peers_with_others_or_without_do_not_fit(peers: Any) -> None:
+def test_peers_with_others_or_without_do_not_fit() -> None:
     class Fewer(Tracking):
         def extras(self, split: Split) -> Mapping[str, int]:
             return {"control": 4, "moment": 3}
@@ -121,37 +115,14 @@ def test_peers_with_others_or_without_do_not_fit(peers: Any) -> None:
     assert ours.about.digest != without.about.digest
 
 
-# Under differential privacy.
-
-
-def private(folder: Path, sigma: float, clip: float, algorithm: type[Algorithm] = Tracking) -> TorchLearner:
-    session = ClientSession(Guarantee(sigma, clip, 1e-5), Ledger(folder, {}, resume=False), None)
-    return build_learner(small_task(), algorithm, H, rank=0, seed=0, session=session)
-
-
-def test_they_are_clipped_with_the_body_as_one_vector(tmp_path: Path) -> None:
-    ours = private(tmp_path / "ours", 1e-7, 0.05)
-    start = ours.trainer.shared.data.double().numpy().copy()
-    ours.train(0)
-    update = ours.trainer.shared.data.double().numpy() - start
-    assert np.linalg.norm(update[:7]) > 0.05
-    assert np.linalg.norm(update[7:]) > 0.05
-    sent = np.frombuffer((ours.release(0) or [])[0], "<f4").astype(np.float64)
-    expected = update * 0.05 / np.linalg.norm(update)
-    np.testing.assert_allclose(sent - start, expected, rtol=0, atol=1e-6)
-    ours.mix({}, {0: 1.0})
-    np.testing.assert_array_equal(ours.trainer.shared.data.double().numpy(), sent)
-
-
-def test_each_of_them_is_noised_as_much_as_a_parameter(tmp_path: Path) -> None:
+def test_with_privacy_each_of_them_is_noised_as_much_as_a_parameter(tmp_path: Path) -> None:
     class Wide(Plain):
         def extras(self, split: Split) -> Mapping[str, int]:
             return {"c": 4000}
 
-    ours = private(tmp_path / "ours", 2.0, 0.5, Wide)
+    ours = build_learner(small_task(), Wide, H, rank=0, seed=0, session=client(tmp_path, 2.0, 0.5))
     ours.train(0)
-    sent = np.frombuffer((ours.release(0) or [])[0], "<f4").astype(np.float64)
-    noise = sent[:4000]  # nothing was added to them
+    noise = floats(ours.release(0))[:4000]  # nothing was added to them
     assert abs(noise.mean()) < 5 * 1.0 / np.sqrt(4000)
     assert noise.std() == pytest.approx(2.0 * 0.5, rel=0.06)
     assert len(set(noise)) > 1000

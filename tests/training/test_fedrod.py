@@ -18,6 +18,7 @@ from dpeer.exceptions import Interrupted
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batch_loader import batch_order
 from dpeer.training.device import Compute
+from tests.training.small import floats
 
 Array = NDArray[np.float64]
 SIZE, SAMPLES, CLASSES, FEATURES, INPUTS, HIDDEN, SEED = 3, 21, 4, 5, 6, 7, 5
@@ -226,14 +227,11 @@ def test_the_payload_is_nus_change_and_the_generic_model() -> None:
     count = HIDDEN * (CLASSES + 1) + CLASSES * (FEATURES + 1) * (HIDDEN + 1)
     model = sum(parameter.numel() for parameter in ours.trainer.module.parameters())
     assert ours.about.manifest["extras"] == {"hypernetwork": count}
-    assert (ours.about.body_parameters, ours.about.head_parameters, ours.about.shared_values) == (
-        model,
-        0,
-        model + count,
-    )
+    counts = ours.about.body_parameters, ours.about.head_parameters, ours.about.shared_values
+    assert counts == (model, 0, model + count)
     start = nu(ours)
     ours.train(0)
-    sent = np.frombuffer(b"".join(bytes(buffer) for buffer in ours.release(0) or []), "<f4").astype(np.float64)
+    sent = floats(ours.release(0))
     np.testing.assert_allclose(sent[:count], nu(ours) - start, rtol=0, atol=1e-7)
     assert np.array_equal(sent[count:], ours.body.numpy())
     assert ours.about.payload_bytes == 4 * len(sent)
@@ -277,9 +275,8 @@ def test_the_change_tells_the_class_distribution() -> None:
     for rank in range(SIZE):
         ours = learner(rank)
         ours.train(0)
-        (buffer,) = ours.release(0) or []
-        u = np.frombuffer(buffer, "<f4")[: HIDDEN * CLASSES].reshape(HIDDEN, CLASSES)
-        row = u[np.abs(u).max(axis=1).argmax()].astype(np.float64)
+        u = floats(ours.release(0))[: HIDDEN * CLASSES].reshape(HIDDEN, CLASSES)
+        row = u[np.abs(u).max(axis=1).argmax()]
         shares = np.bincount(data(rank)[1].numpy(), minlength=CLASSES) / SAMPLES
         np.testing.assert_allclose(row / row.sum(), shares, rtol=0, atol=1e-4)
     assert "tells the class distribution" in ours.algorithm.leaves
@@ -332,6 +329,3 @@ def test_in_bfloat16_the_head_is_made_in_float32(monkeypatch: pytest.MonkeyPatch
     assert types == {torch.float32}
     assert not torch.equal(ours.body, plain.body)
     np.testing.assert_allclose(nu(ours), nu(plain), rtol=0, atol=0.05)
-
-
-# What is refused.

@@ -61,14 +61,6 @@ def assert_close(ours: Trainer, theirs: Plain, within: float = 1e-5) -> None:
 # Gradients and optimizers.
 
 
-def test_a_plain_gradient_and_momentum_by_default(pair: tuple[Trainer, Plain]) -> None:
-    ours, theirs = pair
-    ours.fit(ours.model, epochs=2, lr=LR)
-    theirs.run("model", 2 * PASS)
-    assert_close(ours, theirs)
-    assert ours.figures.gradients == 100
-
-
 @pytest.mark.parametrize("inside", [True, False])
 def test_gradients_are_put_into_each_other(pair: tuple[Trainer, Plain], inside: bool) -> None:
     """A pull within SAM's perturbation, and one beside it."""

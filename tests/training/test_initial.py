@@ -41,6 +41,10 @@ def state(model: nn.Module) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 
+def check_state(model: nn.Module, expected: dict[str, Tensor]) -> None:
+    assert all(torch.equal(value, expected[name]) for name, value in model.state_dict().items())
+
+
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
     def make(values: dict[str, Tensor], name: str = "w.safetensors") -> Path:
@@ -54,19 +58,21 @@ def test_all_of_a_file_is_taken_frozen_parts_and_buffers_too(write: Write) -> No
     model, other = net(0), state(net(1))
     parameters = list(model.parameters())
     found = begin_from(model, ("head",), write(other))
-    assert all(torch.equal(value, other[name]) for name, value in model.state_dict().items())
+    check_state(model, other)
     assert (found.taken, found.fresh, found.unused) == (len(other), {}, ())
     assert all(map(lambda one, same: one is same, model.parameters(), parameters)), "what others hold is the same"
     assert not model.fixed.weight.requires_grad
+    assert found.to_json() == {"sha256": found.sha256, "taken": 11, "fresh": {}, "unused": 0}
+    again, another = (begin_from(net(0), ("head",), write(state(net(seed)), f"{seed}.safetensors")) for seed in (1, 2))
+    assert found.sha256 == again.sha256 != another.sha256, "the hash is of the content"
 
 
 def test_a_head_for_other_classes_stays_as_it_was(write: Write) -> None:
     model, other = net(0), state(net(1, outputs=7))
-    before = state(model)
+    heads = {name: value for name, value in state(model).items() if name.startswith("head.")}
     path = write(other | {"old.weight": torch.zeros(2)})
     found = begin_from(model, ("head",), path)
-    for name, value in model.state_dict().items():
-        assert torch.equal(value, (before if name.startswith("head.") else other)[name])
+    check_state(model, other | heads)
     assert found.taken == 9
     assert found.line(path) == (
         f"weights of w.safetensors (SHA-256 {found.sha256[:12]}): 9 tensors taken; head.bias as initialised (shape "
@@ -79,17 +85,34 @@ def test_tensors_that_the_file_lacks_stay_as_they_were(write: Write) -> None:
     model, other = net(0), {name: value for name, value in state(net(1)).items() if name.startswith("body")}
     before = state(model)
     found = begin_from(model, ("head",), write(other))
-    assert all(torch.equal(value, (before | other)[name]) for name, value in model.state_dict().items())
+    check_state(model, before | other)
     assert found.fresh == dict.fromkeys(before.keys() - other.keys(), "not in the file")
     assert found.line(Path("w")).startswith("WARNING: 2 of the body's 9 tensors begin as initialised: weights of w ")
 
 
-def test_a_file_with_less_than_half_of_the_body_is_refused(write: Write) -> None:
-    model, before = net(0), state(net(0))
-    path = write({name: value for name, value in state(net(1)).items() if name.startswith(("body.0", "fixed"))})
-    with refused(TaskError, f"--init-from {path}: it has 4 of the body's 9 tensors, fewer than half"):
+PART = {name: value for name, value in state(net(1)).items() if name.startswith(("body.0", "fixed"))}
+
+
+@pytest.mark.parametrize(
+    ("values", "fragment"),
+    [
+        (PART, "it has 4 of the body's 9 tensors, fewer than half"),
+        ({"bodi.0.weight": torch.ones(4, 5)}, "nearest to 'body.0.weight' is 'bodi.0.weight'"),
+        ({"head.bias": torch.ones(3)}, "nothing in it fits the model's body: the file has head.bias"),
+        ({}, "the file has nothing"),
+        ({"fixed.bias": torch.ones(4, dtype=torch.int8)}, "'fixed.bias' is of type int8"),
+        ({"body.0.weight": torch.ones(9, 5)}, "'body.0.weight' has shape (9, 5)"),
+        ({"body.0.bias": torch.ones(4), "fixed.bias": torch.ones(5)}, "'fixed.bias' has shape (5,)"),
+        ({"body.0.bias": torch.ones(4), "fixed.bias": torch.full((4,), torch.inf)}, "'fixed.bias'"),
+    ],
+)
+def test_a_file_that_does_not_fit_names_the_tensor_and_changes_nothing(
+    values: dict[str, Tensor], fragment: str, write: Write
+) -> None:
+    model, path = net(0), write(values)
+    with refused(TaskError, f"--init-from {path}: ", fragment):
         begin_from(model, ("head",), path)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    check_state(model, state(net(0)))
 
 
 def index(folder: Path, files: object) -> Path:
@@ -104,7 +127,7 @@ def test_a_model_in_several_files_is_read_by_its_index(write: Write, tmp_path: P
         write({name: value for name, value in other.items() if places[name] == file}, file)
     path = index(tmp_path, places)
     found = begin_from(model, ("head",), path)
-    assert all(torch.equal(value, other[name]) for name, value in model.state_dict().items())
+    check_state(model, other)
     assert (found.taken, found.fresh, found.unused) == (len(other), {}, ())
     write({name: value + 1 for name, value in other.items() if places[name] == "1.safetensors"}, "1.safetensors")
     assert begin_from(net(0), ("head",), path).sha256 != found.sha256
@@ -130,82 +153,66 @@ def test_a_file_with_two_copies_of_the_model_is_refused(
         begin_from(net(0), ("head",), path)
 
 
-def test_another_copy_beside_the_models_own_names_is_not_used(write: Write) -> None:
-    model, other = net(0), state(net(1))
-    begin_from(model, ("head",), write(other | {f"ema.{name}": value + 1 for name, value in other.items()}))
-    assert all(torch.equal(value, other[name]) for name, value in model.state_dict().items())
-
-
 @pytest.mark.parametrize("there", ["", "model.", "module.", "module.model.net."])
 @pytest.mark.parametrize("here", [False, True])
 def test_names_with_another_prefix_are_matched(there: str, here: bool, write: Write) -> None:
     model, other = net(0), state(net(1))
     path = write({there + name: value for name, value in other.items()})
     begin_from(nn.ModuleDict({"inner": model}) if here else model, ("inner.head", "head"), path)
-    assert all(torch.equal(value, other[name]) for name, value in model.state_dict().items())
+    check_state(model, other)
 
 
-def test_the_head_may_stand_beside_a_prefix(write: Write) -> None:
+@pytest.mark.parametrize(
+    ("rename", "copies"),
+    [(lambda name: ("" if name.startswith("head") else "base.") + name, False), (lambda name: name, True)],
+    ids=["the head beside a prefix", "a copy beside the model's own names"],
+)
+def test_names_beside_others_are_matched(rename: Callable[[str], str], copies: bool, write: Write) -> None:
     model, other = net(0), state(net(1))
-    path = write({("" if name.startswith("head") else "base.") + name: value for name, value in other.items()})
-    assert begin_from(model, ("head",), path).fresh == {}
-    assert all(torch.equal(value, other[name]) for name, value in model.state_dict().items())
+    more = {f"ema.{name}": value + 1 for name, value in other.items()} if copies else {}
+    found = begin_from(model, ("head",), write({rename(name): value for name, value in other.items()} | more))
+    check_state(model, other)
+    assert found.fresh == {}
 
 
-def published_vit(model: Any) -> dict[str, Tensor]:
-    """A small model's values under the names of published files (google/vit-base-patch16-224, 2021), with a pooler."""
-    parts = {
-        "attention.q_proj": "attention.attention.query", "attention.k_proj": "attention.attention.key",
-        "attention.v_proj": "attention.attention.value", "attention.o_proj": "attention.output.dense",
-        "mlp.fc1": "intermediate.dense", "mlp.fc2": "output.dense", "layernorm_before": "layernorm_before",
-        "layernorm_after": "layernorm_after",
-    }  # fmt: skip
-    named = {"vit.pooler.dense.weight": torch.zeros(12, 12)}
-    for name, value in model.state_dict().items():
-        if name.startswith("vit.layers."):
-            _, _, number, rest = name.split(".", 3)
-            part, _, kind = rest.rpartition(".")
-            name = f"vit.encoder.layer.{number}.{parts[part]}.{kind}"
-        named[name.replace("head.", "classifier.")] = value.clone()
-    return named
-
-
-@pytest.mark.parametrize("bare", [False, True])
-def test_published_names_of_a_vision_transformer_are_known(bare: bool, write: Write) -> None:
-    options = {"layers": 2, "width": 12, "heads": 3, "patch": 4}
-    torch.manual_seed(1)
-    other = build_model("vit-tiny", (1, 8, 8), 5, options)
-    values = published_vit(other)
-    if bare:  # the file of a model without a classifier
-        values = {name.removeprefix("vit."): value for name, value in values.items() if name.startswith("vit.")}
-    torch.manual_seed(0)
-    model = build_model("vit-tiny", (1, 8, 8), 5, options)
-    found = begin_from(model, ("head",), write(values))
-    for name, value in model.state_dict().items():
-        assert torch.equal(value, other.state_dict()[name]) == (not bare or not name.startswith("head.weight")), name
-    assert len(found.unused) == 1
-    assert found.unused[0].endswith("pooler.dense.weight")
-
-
-def test_published_names_of_a_swin_transformer_are_known(write: Write) -> None:
-    options = {"layers": [1, 1], "width": 8, "heads": [2, 4], "window": 2, "patch": 2}
-    torch.manual_seed(1)
-    other = build_model("swin-tiny", (1, 8, 8), 5, options)
-    parts = {
+NAMES = {
+    "vit-tiny": {
+        "vit.layers.": "vit.encoder.layer.", "attention.q_proj": "attention.attention.query",
+        "attention.k_proj": "attention.attention.key", "attention.v_proj": "attention.attention.value",
+        "attention.o_proj": "attention.output.dense", "mlp.fc1": "intermediate.dense", "mlp.fc2": "output.dense",
+        "head.": "classifier.",
+    },
+    "swin-tiny": {
         "attention.q_proj": "attention.self.query", "attention.k_proj": "attention.self.key",
         "attention.v_proj": "attention.self.value", "attention.o_proj": "attention.output.dense",
         "attention.relative_position_bias.": "attention.self.", "mlp.fc1": "intermediate.dense",
         "mlp.fc2": "output.dense",
-    }  # fmt: skip
-    values = {}
-    for name, value in state(other).items():
-        for ours, theirs in parts.items():
-            name = name.replace(ours, theirs)
-        values[name] = value + 0.5
+    },
+}  # fmt: skip
+"""Parts of names, and what they are in published files, such as google/vit-base-patch16-224 of 2021."""
+OPTIONS = {
+    "vit-tiny": {"layers": 2, "width": 12, "heads": 3, "patch": 4},
+    "swin-tiny": {"layers": [1, 1], "width": 8, "heads": [2, 4], "window": 2, "patch": 2},
+}
+
+
+@pytest.mark.parametrize(("name", "bare"), [("vit-tiny", False), ("vit-tiny", True), ("swin-tiny", False)])
+def test_published_names_of_transformers_are_known(name: str, bare: bool, write: Write) -> None:
+    """A pooler is not used; the file of a bare ViT has no classifier, nor the model's name in front."""
     torch.manual_seed(0)
-    model = build_model("swin-tiny", (1, 8, 8), 5, options)
-    assert begin_from(model, ("head",), write(values)).fresh == {}
-    assert all(torch.equal(value, other.state_dict()[name] + 0.5) for name, value in model.state_dict().items())
+    model = build_model(name, (1, 8, 8), 5, OPTIONS[name])
+    expected = {one: value + 0.5 for one, value in state(model).items() if not (bare and one.startswith("head."))}
+    values = {"vit.pooler.dense.weight": torch.zeros(12, 12)} if name == "vit-tiny" else {}
+    for one, value in expected.items():
+        for ours, theirs in NAMES[name].items():
+            one = one.replace(ours, theirs)
+        values[one] = value
+    if bare:
+        values = {one.removeprefix("vit."): value for one, value in values.items()}
+    head = {one: value for one, value in state(model).items() if one.startswith("head.")} if bare else {}
+    found = begin_from(model, ("head",), write(values))
+    check_state(model, expected | head)
+    assert (found.fresh.keys(), len(found.unused)) == (head.keys(), name == "vit-tiny")
 
 
 def test_halves_become_floats_and_a_peers_own_scales_are_not_taken(write: Write) -> None:
@@ -243,63 +250,21 @@ def test_one_tensor_of_the_file_is_in_memory_at_a_time(write: Write, monkeypatch
     assert len(alive) > 10
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"fixed.bias": torch.ones(5)}, {"fixed.bias": torch.tensor([1, 2, 3, float("inf")])}]
-)
-def test_a_file_of_another_model_changes_nothing(wrong: dict[str, Tensor], write: Write) -> None:
-    model, before = net(0), state(net(0))
-    with pytest.raises(TaskError):
-        begin_from(model, ("head",), write({"body.0.bias": torch.ones(4)} | wrong))
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-
-
-def test_files_that_hold_no_weights_are_refused(write: Write, tmp_path: Path) -> None:
-    whole = write(state(net(1))).read_bytes()
-    torch.save(state(net(1)), tmp_path / "zipped.bin")
-    torch.save(state(net(1)), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
-    (tmp_path / "cut.safetensors").write_bytes(whole[:-10])
-    (tmp_path / "short.safetensors").write_bytes(whole[:40])
-    for name in ("zipped.bin", "old.pt", "cut.safetensors", "short.safetensors"):
-        with pytest.raises(ConfigurationError):
-            begin_from(net(0), ("head",), tmp_path / name)
-
-
-def test_a_pickled_file_is_never_read_as_one(tmp_path: Path) -> None:
+def test_what_holds_no_weights_is_refused_and_no_pickle_is_read(write: Write, tmp_path: Path) -> None:
     class Trap:
         def __reduce__(self) -> Any:
             return (Path.touch, (tmp_path / "sprung",))
 
-    torch.save({"body.0.weight": Trap()}, tmp_path / "w.safetensors")
-    with pytest.raises(ConfigurationError):
-        begin_from(net(0), ("head",), tmp_path / "w.safetensors")
+    whole = write(state(net(1))).read_bytes()
+    torch.save(state(net(1)), tmp_path / "zipped.bin")
+    torch.save(state(net(1)), tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    torch.save({"body.0.weight": Trap()}, tmp_path / "trap.safetensors")
+    (tmp_path / "cut.safetensors").write_bytes(whole[:-10])
+    (tmp_path / "short.safetensors").write_bytes(whole[:40])
+    (tmp_path / "folder").mkdir()
+    said = {"none.safetensors": "No such file", "folder": "it is a folder"}
+    others = ("zipped.bin", "old.pt", "trap.safetensors", "cut.safetensors", "short.safetensors")
+    for name, why in (said | dict.fromkeys(others, "")).items():
+        with refused(ConfigurationError, f"{tmp_path / name}", why):
+            begin_from(net(0), ("head",), tmp_path / name)
     assert not (tmp_path / "sprung").exists()
-
-
-def test_the_hash_is_of_the_content_as_it_is_now(write: Write) -> None:
-    first = begin_from(net(0), ("head",), write(state(net(1))))
-    again = begin_from(net(0), ("head",), write(state(net(1)), "copy.safetensors"))
-    other = begin_from(net(0), ("head",), write(state(net(2))))
-    assert first.sha256 == again.sha256 != other.sha256
-    assert first.to_json() == {"sha256": first.sha256, "taken": 11, "fresh": {}, "unused": 0}
-
-
-@pytest.mark.parametrize(
-    ("values", "fragment"),
-    [
-        ({"bodi.0.weight": torch.ones(4, 5)}, "nearest to 'body.0.weight' is 'bodi.0.weight'"),
-        ({"head.bias": torch.ones(3)}, "nothing in it fits the model's body: the file has head.bias"),
-        ({}, "the file has nothing"),
-        ({"fixed.bias": torch.ones(4, dtype=torch.int8)}, "'fixed.bias' is of type int8"),
-        ({"body.0.weight": torch.ones(9, 5)}, "'body.0.weight' has shape (9, 5)"),
-    ],
-)
-def test_a_file_that_does_not_fit_names_the_tensor(values: dict[str, Tensor], fragment: str, write: Write) -> None:
-    path = write(values)
-    with refused(TaskError, f"--init-from {path}: ", fragment):
-        begin_from(net(0), ("head",), path)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    for path, why in ((tmp_path / "w.safetensors", "No such file"), (tmp_path, "it is a folder")):
-        with refused(ConfigurationError, f"--init-from {path}: {why}"):
-            begin_from(net(0), ("head",), path)

@@ -10,12 +10,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from dpeer.exceptions import Interrupted, TaskError
+from dpeer.exceptions import TaskError
 from dpeer.training import Task, TorchLearner
 from tests.training.algorithm_cases import made
 from tests.training.small import small_task
-
-Peer = Callable[..., TorchLearner]
 
 
 class Normed(nn.Module):
@@ -39,18 +37,12 @@ class Normed(nn.Module):
         return found
 
 
-@pytest.fixture
-def peer() -> Peer:
-    def make(
-        algorithm: str, *, samples: int = 50, model: Callable[[], nn.Module] = Normed, **changes: Any
-    ) -> TorchLearner:
-        found = small_task(samples=samples)
-        torch.manual_seed(0)
-        task = Task(model(), ("norm", "fc"), found.train, found.test)
-        settings: dict[str, Any] = {"body_epochs": 1, "batch_size": 16, "finish": "all:2,0.05"}
-        return made(task, algorithm, settings | changes, rank=0, seed=0)
-
-    return make
+def peer(algorithm: str, *, samples: int = 50, model: Callable[[], nn.Module] = Normed, **changes: Any) -> TorchLearner:
+    found = small_task(samples=samples)
+    torch.manual_seed(0)
+    task = Task(model(), ("norm", "fc"), found.train, found.test)
+    settings: dict[str, Any] = {"body_epochs": 1, "batch_size": 16, "finish": "all:2,0.05"}
+    return made(task, algorithm, settings | changes, rank=0, seed=0)
 
 
 def state(learner: TorchLearner) -> dict[str, Tensor]:
@@ -61,32 +53,15 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def rounds(learner: TorchLearner, first: int, last: int) -> None:
-    for number in range(first, last):
-        learner.train(number)
-        learner.release(number)
-        learner.mix({}, {0: 1.0})
-
-
 # What --finish trains in the end.
 
 
-def test_an_interrupted_finish_leaves_the_buffers_as_they_were(peer: Peer) -> None:
-    ours = peer("fedbabu")
-    rounds(ours, 0, 1)
-    before, found = state(ours), ours.evaluate()
-    hook = ours.trainer.module.register_forward_hook(lambda *_: ours.interrupt())
-    with pytest.raises(Interrupted):
-        ours.fine_tune(0)
-    hook.remove()
-    assert same(state(ours), before)
-    assert ours.evaluate() == found
-
-
-def test_what_was_fine_tuned_predicts_with_buffers_of_its_own(peer: Peer, tmp_path: Path) -> None:
+def test_what_was_fine_tuned_predicts_with_buffers_of_its_own(tmp_path: Path) -> None:
     ours, again, plain = peer("fedbabu"), peer("fedbabu"), peer("fedbabu")
     for learner in (ours, plain):
-        rounds(learner, 0, 1)
+        learner.train(0)
+        learner.release(0)
+        learner.mix({}, {0: 1.0})
     before, found = state(ours), ours.evaluate()
     ours.fine_tune(0)
     assert same(state(ours), before), "what was shared, for rounds to come"
@@ -102,20 +77,10 @@ def test_what_was_fine_tuned_predicts_with_buffers_of_its_own(peer: Peer, tmp_pa
     assert again.evaluate() == ours.evaluate()
 
 
-def test_rounds_after_a_finish_know_nothing_of_it(peer: Peer) -> None:
-    stopped, straight = peer("fedbabu"), peer("fedbabu")
-    rounds(straight, 0, 4)
-    rounds(stopped, 0, 2)
-    stopped.fine_tune(1)
-    rounds(stopped, 2, 4)
-    assert same(state(stopped), state(straight))
-    assert stopped.evaluate() == straight.evaluate()
-
-
 # SAM's second pass.
 
 
-def test_a_sam_step_moves_the_statistics_once_and_from_the_unperturbed_pass(peer: Peer) -> None:
+def test_a_sam_step_moves_the_statistics_once_and_from_the_unperturbed_pass() -> None:
     """With steps too small to matter the statistics are those of the model as it was, however far SAM looks."""
     settings: dict[str, Any] = {"body_lr": 1e-12, "head_lr": 1e-12, "batch_size": 50}
     ours, plain = (peer("dfedsmdc", sam="both", rho=rho, **settings) for rho in (5.0, 0.0))
@@ -147,7 +112,7 @@ class Drawing(nn.Module):
         return found
 
 
-def test_both_passes_of_a_sam_step_draw_the_same(peer: Peer) -> None:
+def test_both_passes_of_a_sam_step_draw_the_same() -> None:
     ours, plain = peer("dfedsmdc", model=Drawing, head_epochs=0), peer("dfedmdc", model=Drawing, head_epochs=0)
     for number in range(2):  # whether the task draws is found out in the first round
         for learner in (ours, plain):
@@ -159,7 +124,7 @@ def test_both_passes_of_a_sam_step_draw_the_same(peer: Peer) -> None:
         assert found[::2] == plain.trainer.module.drawn, "as many draws as without SAM"
 
 
-def test_constants_that_cannot_be_written_are_left_alone(peer: Peer) -> None:
+def test_constants_that_cannot_be_written_are_left_alone() -> None:
     class Expanded(Normed):
         def __init__(self) -> None:
             super().__init__()
@@ -172,7 +137,7 @@ def test_constants_that_cannot_be_written_are_left_alone(peer: Peer) -> None:
         ours.evaluate()
 
 
-def test_a_task_that_does_not_draw_leaves_the_generators_to_others(peer: Peer) -> None:
+def test_a_task_that_does_not_draw_leaves_the_generators_to_others() -> None:
     ours = peer("dfedsmdc")
     ours.train(0)
     before = torch.get_rng_state(), np.random.get_state()[1].tobytes()
@@ -195,7 +160,7 @@ class Other(Normed):
         return super().forward(x)
 
 
-def test_another_error_of_one_sample_is_not_taken_for_batch_norms(peer: Peer) -> None:
+def test_another_error_of_one_sample_is_not_taken_for_batch_norms() -> None:
     with pytest.raises(TaskError) as caught:
         peer("dfedmdc", samples=49, model=Other).train(0)
     assert "ValueError: one is not enough (" in str(caught.value)

@@ -1,5 +1,6 @@
 """FedAvg, SAM and personalized-head methods and Ditto, against their papers' rules in numpy float64."""
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
@@ -21,7 +22,7 @@ from tests.training.small import gossip
 pytestmark = pytest.mark.slow
 
 Vector = NDArray[np.float64]
-SIZE, SAMPLES, WIDTH, ROUNDS, SEED = 4, 20, 5, 3, 7
+SIZE, SAMPLES, WIDTH, ROUNDS, SEED = 4, 20, 5, 2, 7
 
 
 class Linear(nn.Module):
@@ -51,11 +52,14 @@ def learner(rank: int, algorithm: str, settings: Mapping[str, Any] = MappingProx
     named = {name: value for name, value in settings.items() if name in Hyperparameters.model_fields}
     h = Hyperparameters(grad_clip=None).model_copy(update=named)  # epochs may be none
     options = {name: settings[name] for name in about_options(find_algorithm(algorithm)) if name in settings}
-    torch.manual_seed(SEED)
+    return build_learner(task(rank, SIZE, SEED), algorithm, h, rank=rank, seed=SEED, options=options)
+
+
+def task(rank: int, size: int, seed: int) -> Task:
+    torch.manual_seed(seed)
     x, y = data(rank)
     dataset = TensorDataset(torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32))
-    task = Task(model=Linear(), head=("v",), train=dataset, test=dataset, loss=half_square)
-    return build_learner(task, algorithm, h, rank=rank, seed=SEED, options=options)
+    return Task(model=Linear(), head=("v",), train=dataset, test=dataset, loss=half_square)
 
 
 class Peer:
@@ -232,3 +236,52 @@ def test_what_is_not_trained_gets_no_gradient() -> None:
     net.register_forward_hook(lambda *_: seen.append((net.u.weight.requires_grad, net.v.weight.requires_grad)))
     ours.train(0)
     assert seen == [(False, True)] + [(True, False)] * 5
+
+
+# Whole runs on graphs whose weights are written down here.
+
+GRAPHS: dict[str, list[list[float]]] = {
+    # i hears i-1 and i-2, weights 1 / (1 + ceil(log2 4))
+    "exponential-directed": [[1 / 3, 0, 1 / 3, 1 / 3], [1 / 3, 1 / 3, 0, 1 / 3], [1 / 3, 1 / 3, 1 / 3, 0],
+                             [0, 1 / 3, 1 / 3, 1 / 3]],
+    # 2 x 3: corners have two neighbors, the middle ones (1 and 4) three
+    "grid": [
+        [5 / 12, 1 / 4, 0, 1 / 3, 0, 0],
+        [1 / 4, 1 / 4, 1 / 4, 0, 1 / 4, 0],
+        [0, 1 / 4, 5 / 12, 0, 0, 1 / 3],
+        [1 / 3, 0, 0, 5 / 12, 1 / 4, 0],
+        [0, 1 / 4, 0, 1 / 4, 1 / 4, 1 / 4],
+        [0, 0, 1 / 3, 0, 1 / 4, 5 / 12],
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_a_simulation_follows_the_papers_recursion(graph: str, simulate: Any, tmp_path: Path) -> None:
+    """And what the run says of itself follows from the same models."""
+    weights = np.array(GRAPHS[graph])
+    (tmp_path / "mine.py").write_text(f"from {__name__} import task\n")
+    h = {"body_lr": 0.04, "head_lr": 0.07, "momentum": 0.8, "lr_decay": 0.9, "body_epochs": 3, "head_epochs": 2,
+         "batch_size": 6, "rho": 0.4}  # fmt: skip
+    settings = [word for name, value in h.items() for word in (f"--{name.replace('_', '-')}", value)]
+    simulate(
+        "--task", "mine.py:task", "--size", len(weights), "--topology", graph, "--algorithm", "dfedsmdc",
+        "--seed", SEED, "--rounds", ROUNDS, "--finish", "none", "--keep", "last", "--grad-clip", 0,
+        "--out", "run", *settings,
+    )  # fmt: skip
+    start = vector(task(0, SIZE, SEED).model.state_dict())
+    peers = [Peer(rank, start, h) for rank in range(len(weights))]
+    for number in range(ROUNDS):
+        for peer in peers:
+            sam_on_body(peer, number)
+        for peer, mixed in zip(peers, weights @ np.array([peer.w[BODY] for peer in peers]), strict=True):
+            peer.w[BODY] = mixed
+    bodies = np.array([peer.w[BODY] for peer in peers])
+    distance = np.sqrt(np.mean(np.sum((bodies - bodies.mean(axis=0)) ** 2, axis=1)))
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["consensus_distance"] == pytest.approx(distance, abs=1e-4)
+    for peer in peers:
+        folder = tmp_path / "run" / f"rank-{peer.rank}"
+        np.testing.assert_allclose(vector(load_file(folder / "model.safetensors")), peer.w, rtol=0, atol=1e-4)
+        last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+        assert (last["test_loss"], last["accuracy"]) == (pytest.approx(peer.loss(), abs=1e-3), None)

@@ -34,22 +34,14 @@ def names(model: nn.Module, head: tuple[str, ...], shares: str = "body") -> tupl
 def test_prefixes_match_whole_components() -> None:
     assert names(Net(), ("fc",)) == (["fc1.weight", "fc1.bias"], ["fc.weight", "fc.bias"])
     assert names(Net(), ("fc.bias",))[1] == ["fc.bias"]
-
-
-def test_the_heads_prefixes_are_told_whatever_is_shared() -> None:
     assert [split(Net(), ("fc",), shares).prefixes for shares in ("model", "body", "nothing")] == [("fc",)] * 3
 
 
-def test_frozen_parameters_are_in_neither() -> None:
-    net = Net()
-    net.fc1.bias.requires_grad_(False)
-    assert names(net, ("fc",)) == (["fc1.weight"], ["fc.weight", "fc.bias"])
-
-
-def test_frozen_parameters_stay_as_they_are() -> None:
+def test_frozen_parameters_are_in_neither_and_stay_as_they_are() -> None:
     task = small_task()
     frozen = task.model.body[0].bias.requires_grad_(False)
     before = frozen.clone()
+    assert names(task.model, ("fc",)) == (["body.0.weight"], ["fc.weight", "fc.bias"])
     learner = build_learner(task, "dfedmdc", Hyperparameters(), rank=0, seed=0)
     learner.train(0)
     assert torch.equal(frozen, before)
@@ -127,17 +119,17 @@ class NetAlike(nn.Module):
         return found
 
 
-@pytest.fixture
-def digest() -> Callable[..., str]:
-    def found(change: Callable[[Any], object] = lambda net: None, algorithm: str = "dfedmdc") -> str:
-        data = small_task()
-        torch.manual_seed(0)
-        net = NetAlike()
-        with torch.no_grad():
-            change(net)
-        return build_learner(Task(net, ("norm", "fc"), data.train, data.test), algorithm, rank=0, seed=0).about.digest
+def digest(change: Callable[[Any], object] = lambda net: None, algorithm: str = "dfedmdc") -> str:
+    data = small_task()
+    torch.manual_seed(0)
+    net = NetAlike()
+    with torch.no_grad():
+        change(net)
+    return build_learner(Task(net, ("norm", "fc"), data.train, data.test), algorithm, rank=0, seed=0).about.digest
 
-    return found
+
+def more(name: str) -> Callable[[Any], object]:
+    return lambda net: net.register_parameter(name, nn.Parameter(torch.zeros(3), requires_grad=False))
 
 
 @pytest.mark.parametrize(
@@ -146,37 +138,20 @@ def digest() -> Callable[..., str]:
         lambda net: net.frozen.weight[7, 5].add_(1e-6),
         lambda net: net.frozen.bias.neg_(),
         lambda net: net.frozen.half(),
-        lambda net: net.register_parameter("more", nn.Parameter(torch.zeros(()), requires_grad=False)),
+        more("one"),
         lambda net: net.body.bias.add_(1),
     ],
 )
-def test_other_frozen_weights_are_another_start(digest: Callable[..., str], change: Any) -> None:
+def test_other_frozen_weights_are_another_start(change: Any) -> None:
     assert digest(change) != digest() == digest()
+    assert digest(more("one")) != digest(more("other")), "names count"
+    assert digest(algorithm="local") == hashlib.sha256(b"").hexdigest(), "who shares nothing needs no common start"
 
 
-def test_names_count(digest: Callable[..., str]) -> None:
-    def more(name: str) -> Any:
-        return lambda net: net.register_parameter(name, nn.Parameter(torch.zeros(3), requires_grad=False))
-
-    assert digest(more("one")) != digest(more("other"))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda net: net.fc.weight.add_(1),
-        lambda net: net.fc.bias.add_(1),
-        lambda net: net.norm.running_mean.add_(1),
-        lambda net: net.scale.mul_(2),
-    ],
-)
-def test_what_is_a_peers_own_does_not_count(digest: Callable[..., str], change: Any) -> None:
+@pytest.mark.parametrize("part", ["fc.weight", "fc.bias", "norm.running_mean", "scale"])
+def test_what_is_a_peers_own_does_not_count(part: str) -> None:
     """The head, frozen or not, and buffers: with differential privacy nothing here may depend on data."""
-    assert digest(change) == digest()
-
-
-def test_who_shares_nothing_needs_no_common_start(digest: Callable[..., str]) -> None:
-    assert digest(algorithm="local") == hashlib.sha256(b"").hexdigest()
+    assert digest(lambda net: net.state_dict()[part].add_(1)) == digest()
 
 
 @pytest.mark.parametrize("algorithm", ["dfedmdc", "dfedavgm"])

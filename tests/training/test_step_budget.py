@@ -9,6 +9,7 @@ import torch
 
 from dpeer.training import ALGORITHMS, Algorithm, Trainer, build_learner
 from dpeer.training.step_budget import StepBudget
+from tests.thinning import every
 from tests.training.algorithm_cases import ROW, peers
 from tests.training.reference_training import Plain
 from tests.training.small import small_task
@@ -114,7 +115,7 @@ def test_every_algorithm_keeps_to_a_budget(algorithm: str) -> None:
     assert ours.figures.steps == [max(1, steps // 2) for steps in whole]
 
 
-@pytest.mark.parametrize("case", [*ALGORITHMS, "fedrod personal=hypernetwork", "fedadamw aggregate=full"])
+@pytest.mark.parametrize("case", every(3, [*ALGORITHMS, "fedrod personal=hypernetwork", "fedadamw aggregate=full"]))
 def test_the_same_share_repeats_the_bits(case: str) -> None:
     """Three peers with unequal budgets, and others with the same ones."""
     first, again = peers(case, body_epochs=3, head_epochs=2), peers(case, body_epochs=3, head_epochs=2)

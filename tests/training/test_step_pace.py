@@ -33,25 +33,31 @@ class Peer:
         self.round += 1
 
 
-def test_one_thread_trains_a_model_of_short_steps() -> None:
-    peer = Peer()
-    peer.train([0.05] + [SHORT / 2] * 10, [SHORT / 2] * 10)
-    peer.train([LONG] * 10, [LONG] * 10)
-    assert peer.threads == [1], "chosen once: a busy moment later on changes nothing"
+ROUNDS: dict[str, tuple[list[list[list[float]]], list[int]]] = {
+    "short steps; a busy moment later on changes nothing": (
+        [[[0.05] + [SHORT / 2] * 10, [SHORT / 2] * 10], [[LONG] * 10, [LONG] * 10]], [1],
+    ),
+    "long steps, from the fourth on": ([[[LONG] * 10], [[LONG] * 10]], [1, MOST]),
+    "a phase of long steps": ([[[SHORT / 2] * 10, [LONG] * 10]], [1, MOST]),
+    # The first loads what later ones find ready; others wait for a core.
+    "single slow steps": ([[[10 * SHORT, LONG, LONG, SHORT / 2, LONG, LONG]]], [1]),
+    "a first step of a tenth of a second": ([[[0.2, 0.2]]], [1, MOST]),
+    "a long step a round: three rounds decide": ([[[SHORT / 2], [LONG]]] * 6, [1, 1, 1, MOST]),
+    "a short step a round: the first of all does not count": ([[[SHORT / 2], [SHORT / 2]]] * 6, [1] * 4),
+    "loops of an algorithm's own": ([[]], [1, MOST]),
+}  # fmt: skip
 
 
-def test_all_threads_train_a_model_of_long_steps_from_the_fourth_on() -> None:
-    peer = Peer()
-    peer.train([LONG] * 10)
-    assert peer.threads == [1, MOST]
-    peer.train([LONG] * 10)
-    assert peer.threads == [1, MOST]
-
-
-def test_a_phase_of_long_steps_is_enough() -> None:
-    peer = Peer()
-    peer.train([SHORT / 2] * 10, [LONG] * 10)
-    assert peer.threads == [1, MOST]
+@pytest.mark.parametrize("case", ROUNDS)
+def test_the_threads_follow_from_the_steps(case: str) -> None:
+    peer, (rounds, threads) = Peer(), ROUNDS[case]
+    for phases in rounds:
+        peer.train(*phases)
+    assert peer.threads == threads
+    assert (peer.pace.last is None) == (rounds == [[]])
+    set_by_the_user = Peer(None)
+    set_by_the_user.train(*rounds[0])
+    assert set_by_the_user.threads == []
 
 
 def test_steps_of_two_gradients_may_take_twice_as_long() -> None:
@@ -59,41 +65,6 @@ def test_steps_of_two_gradients_may_take_twice_as_long() -> None:
     short.train([1.9 * SHORT] * 10, gradients=2)
     long.train([2.1 * SHORT] * 10, gradients=2)
     assert (short.threads, long.threads) == ([1], [1, MOST])
-
-
-def test_single_slow_steps_make_no_model_long() -> None:
-    """The first loads what later ones find ready; others wait for a core."""
-    peer = Peer()
-    peer.train([10 * SHORT, LONG, LONG, SHORT / 2, LONG, LONG])
-    assert peer.threads == [1]
-
-
-def test_a_first_step_of_a_tenth_of_a_second_decides_alone() -> None:
-    peer = Peer()
-    peer.train([0.2, 0.2])
-    assert peer.threads == [1, MOST]
-
-
-def test_with_a_step_a_round_three_rounds_decide() -> None:
-    long, short = Peer(), Peer()
-    for _ in range(6):
-        long.train([SHORT / 2], [LONG])
-        short.train([SHORT / 2], [SHORT / 2])
-    assert long.threads == [1, 1, 1, MOST]
-    assert short.threads == [1, 1, 1, 1], "the first step of all does not count"
-
-
-def test_an_algorithm_with_loops_of_its_own_has_all_threads() -> None:
-    peer = Peer()
-    peer.train()
-    assert peer.threads == [1, MOST]
-    assert peer.pace.last is None
-
-
-def test_threads_that_the_user_has_set_stay() -> None:
-    peer = Peer(None)
-    peer.train([LONG] * 10)
-    assert peer.threads == []
 
 
 def test_a_round_is_held_against_the_fastest_full_batch_of_each_phase() -> None:

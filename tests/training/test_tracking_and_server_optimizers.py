@@ -31,7 +31,7 @@ from tests.training.linear import (
     peers,
     task,
 )
-from tests.training.small import gossip
+from tests.training.small import floats, gossip
 
 ROUNDS = 3
 
@@ -250,9 +250,9 @@ def test_a_peer_whose_budget_has_ended_says_of_no_change_again(tmp_path: Path) -
     sent: list[tuple[Vector, bool]] = []
     for number in range(12):
         learner.train(number)
-        (buffer,) = learner.release(number) or ()
+        values = floats(learner.release(number))
         assert learner.privacy is not None
-        sent.append((np.frombuffer(buffer, dtype="<f4").copy(), learner.privacy["sent_again"]))
+        sent.append((values, learner.privacy["sent_again"]))
         learner.mix({}, {0: 1.0})
     last = max(at for at, (_, again) in enumerate(sent) if not again)
     assert 0 < last < 10
@@ -262,17 +262,19 @@ def test_a_peer_whose_budget_has_ended_says_of_no_change_again(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "options", "looks"),
+    ("algorithm", "options", "looks", "vectors"),
     [
-        ("scaffold", {}, 1), ("fedavg-ls", {}, 1), ("fedopt", {}, 1), ("fedlada", {}, 1), ("fafed", {}, 2),
-        ("fafed", {"corrected": False}, 1),
+        ("scaffold", {}, 1, 2), ("fedavg-ls", {}, 1, 1), ("fedopt", {}, 1, 2), ("fedlada", {}, 1, 3),
+        ("fafed", {}, 2, 3), ("fafed", {"corrected": False}, 1, 3), ("fedadamw", {}, 1, 2), ("localadamw", {}, 1, 1),
     ],
 )  # fmt: skip
-def test_what_a_step_is_charged(algorithm: str, options: dict[str, Any], looks: int, tmp_path: Path) -> None:
-    """As one of DP-SGD, and two gradients on one batch as one with less noise."""
+def test_what_a_step_is_charged_and_a_message_has(
+    algorithm: str, options: dict[str, Any], looks: int, vectors: int, tmp_path: Path
+) -> None:
+    """As one of DP-SGD, and two gradients on one batch as one with less noise; vectors as long as the body."""
     learner = sampled(task(0, ("head",)), tmp_path, algorithm, rate=0.5, noise=2.0, units=20, options=options)
     learner.train(0)
-    learner.release(0)
+    assert len(floats(learner.release(0))) // BODY == vectors
     assert learner.privacy is not None
     expected = total_epsilon([Charge(0.5, 2.0 / math.sqrt(looks), 2)], 1e-5)
     assert learner.privacy["epsilon"] == pytest.approx(expected, rel=1e-3)

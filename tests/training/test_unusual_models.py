@@ -171,16 +171,15 @@ def test_outputs_that_cannot_be_joined_need_metrics_only_when_the_user_has_some(
         def forward(self, x: Tensor) -> Any:
             return super().forward(x), None
 
-    def loss(outputs: Any, targets: Tensor) -> Tensor:
-        return nn.functional.cross_entropy(outputs[0], targets)
+    def of(**metrics: Any) -> TorchLearner:
+        loss = lambda outputs, targets: nn.functional.cross_entropy(outputs[0], targets)  # noqa: E731
+        found = learner(small_task(model=Both(), loss=loss, **metrics))
+        found.train(0)
+        return found
 
-    found = learner(small_task(model=Both(), loss=loss))
-    found.train(0)
-    assert found.evaluate().metrics == {}
-    own = learner(small_task(model=Both(), loss=loss, metrics=lambda outputs, targets: {"one": 1.0}))
-    own.train(0)
+    assert of().evaluate().metrics == {}
     with pytest.raises(TaskError):
-        own.evaluate()
+        of(metrics=lambda outputs, targets: {"one": 1.0}).evaluate()
 
 
 def test_tensor_datasets_are_gathered_not_collated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,3 +189,44 @@ def test_tensor_datasets_are_gathered_not_collated(monkeypatch: pytest.MonkeyPat
     found = learner(small_task())
     monkeypatch.setattr(TensorDataset, "__getitem__", slow)
     assert found.train(0) is not None
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [torch.ones(2, 3, dtype=torch.complex64), torch.ones(3, dtype=torch.bfloat16), torch.empty(0, 4),
+     torch.arange(6.0).view(2, 3).T],
+    ids=["complex", "bfloat16", "empty", "transposed"],
+)  # fmt: skip
+def test_dense_tensors_of_any_type_are_trained_beside_and_saved(tmp_path: Path, tensor: Tensor) -> None:
+    first, second = (learner(small_task(model=Net())) for _ in range(2))
+    for one in (first, second):
+        one.trainer.module.register_buffer("extra", tensor.clone())
+    first.train(0)
+    first.save(tmp_path)
+    second.load(tmp_path)
+    first.write_model(tmp_path / "model.safetensors")
+    assert torch.equal(second.trainer.module.extra, tensor)
+
+
+class Words(nn.Module):
+    """An embedding, averaged."""
+
+    def __init__(self, sparse: bool) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.words, self.fc = nn.Embedding(12, 4, sparse=sparse), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc(self.words(x).mean(1))
+        return out
+
+
+def test_sparse_gradients_train_as_dense_ones_do() -> None:
+    words = torch.randint(12, (40, 5), generator=torch.Generator().manual_seed(0))
+    data = TensorDataset(words, words[:, 0] % 3)
+    tasks = [small_task(model=Words(sparse), train=data, test=data) for sparse in (True, False)]
+    sparse, dense = (learner(task, "dfedsmdc") for task in tasks)
+    before = dense.body.clone()
+    assert sparse.train(0) == pytest.approx(dense.train(0))
+    torch.testing.assert_close(sparse.body, dense.body)
+    assert not torch.equal(dense.body, before)

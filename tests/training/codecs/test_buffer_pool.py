@@ -54,17 +54,6 @@ def test_a_buffer_in_use_is_not_given_out_again(use: str) -> None:
         assert address(buffers.take()) == place
 
 
-def test_a_buffer_is_used_again_and_again() -> None:
-    buffers = BufferPool(NBYTES)
-    places = {address(buffers.take()) for _ in range(20)}
-    assert len(places) == 1
-    pair = [buffers.take(), buffers.take()]
-    places = {address(one) for one in pair}
-    del pair
-    pair = [buffers.take(), buffers.take()]
-    assert {address(one) for one in pair} == places
-
-
 def test_buffers_that_no_round_needs_are_given_back() -> None:
     buffers = BufferPool(NBYTES)
     many = [buffers.take() for _ in range(5)]

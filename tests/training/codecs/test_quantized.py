@@ -1,8 +1,7 @@
-"""Quantized changes (--compress int8) against a computation in numpy, when messages are lost, and over a restart."""
+"""Quantized changes (--compress int8) against a computation in numpy; what gets lost of them, and what is refused."""
 
 import math
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from dpeer.training.flat import Flat
 from dpeer.training.mixing.gossip import Gossip as Step
 from tests.training.small import small_task
 
-Gossip = Callable[..., None]
 Floats = NDArray[np.float32]
 SIZE = 4
 COUNT = 6 * 150 + 150 + 150 * 3 + 3  # two blocks, the second short
@@ -28,19 +26,11 @@ def net() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 150), nn.Tanh(), nn.Linear(150, 3))
 
 
-@pytest.fixture
-def peers() -> Callable[..., list[TorchLearner]]:
-    def make(bits: int | None, *, algorithm: str = "dfedavgm", size: int = SIZE, **changes: Any) -> list[TorchLearner]:
-        settings: dict[str, Any] = {"body_lr": 0.1, "body_epochs": 2, "batch_size": 16, "lr_decay": 0.9}
-        h = Hyperparameters(**settings | ({} if bits is None else {"compress": f"int{bits}"}) | changes)
-        tasks = [small_task(rank, model=net(), head=("2",)) for rank in range(size)]
-        return [build_learner(task, algorithm, h, rank=i, seed=0) for i, task in enumerate(tasks)]
-
-    return make
-
-
-def ring_row(rank: int) -> dict[int, float]:
-    return {j % SIZE: 1 / 3 for j in (rank - 1, rank, rank + 1)}
+def peers(bits: int | None, size: int = SIZE) -> list[TorchLearner]:
+    compress = {} if bits is None else {"compress": f"int{bits}"}
+    h = Hyperparameters(body_lr=0.1, body_epochs=2, batch_size=16, lr_decay=0.9, **compress)
+    tasks = [small_task(rank, model=net(), head=("2",)) for rank in range(size)]
+    return [build_learner(task, "dfedavgm", h, rank=i, seed=0) for i, task in enumerate(tasks)]
 
 
 def rounded(values: Floats, bits: int) -> Floats:
@@ -70,7 +60,7 @@ def sent_by(payload: Sequence[Any], bits: int) -> Floats:
 
 
 @pytest.mark.parametrize("bits", [4, 8, 16])
-def test_rounds_are_those_of_a_computation_in_numpy(bits: int, peers: Callable[..., list[TorchLearner]]) -> None:
+def test_rounds_are_those_of_a_computation_in_numpy(bits: int) -> None:
     learners = peers(bits)
     start = learners[0].body.numpy().copy()
     for number in range(4):
@@ -91,7 +81,7 @@ def test_rounds_are_those_of_a_computation_in_numpy(bits: int, peers: Callable[.
                 step = largest / (2 ** (bits - 1) - 1)
                 assert np.abs(z[rank][here] - y[rank][here]).max() <= 0.5001 * step + 1e-7
         for rank, ours in enumerate(learners):
-            row = ring_row(rank)
+            row = {j % SIZE: 1 / 3 for j in (rank - 1, rank, rank + 1)}
             assert [ours.check(j, sent[j]) for j in row if j != rank] == [None, None]
             ours.mix({j: sent[j] for j in row if j != rank}, row)
             mixed = z[rank] + sum(w * (y[j] - y[rank]) for j, w in row.items())
@@ -128,49 +118,6 @@ def test_payloads_shrink_as_said(bits: int, share: float) -> None:
     assert size / (4 * ours.about.body_parameters) == pytest.approx(share, rel=0.05)
 
 
-# Lost messages.
-
-
-class Lossy:
-    """Rounds of a ring in which a rank does not hear another one in some rounds."""
-
-    def __init__(self, learners: list[TorchLearner], lost: Sequence[tuple[int, int, int]] = ()) -> None:
-        self.learners, self.lost = learners, set(lost)
-        self.reasons: dict[tuple[int, int, int], str | None] = {}
-
-    def run(self, rounds: int, start: int = 0) -> None:
-        for number in range(start, start + rounds):
-            for ours in self.learners:
-                ours.train(number)
-            sent = [ours.release(number) or [] for ours in self.learners]
-            for rank, ours in enumerate(self.learners):
-                received = {}
-                for j in ring_row(rank):
-                    if j != rank and (number, rank, j) not in self.lost:
-                        reason = ours.check(j, sent[j])
-                        self.reasons[number, rank, j] = reason
-                        if reason is None:
-                            received[j] = sent[j]
-                # As the round loop does: the weights of those who are not heard go to the diagonal.
-                row = {**dict.fromkeys(received, 1 / 3), rank: 1 - len(received) / 3}
-                ours.mix(received, row)
-
-    @property
-    def spread(self) -> float:
-        bodies = torch.stack([ours.body for ours in self.learners])
-        return float((bodies - bodies.mean(dim=0)).norm(dim=1).mean())
-
-
-def test_a_lost_message_is_got_over(peers: Callable[..., list[TorchLearner]]) -> None:
-    lost = [(number, rank, (rank + 1) % SIZE) for number, rank in [(0, 1), (1, 0), (3, 1), (4, 1), (5, 3)]]
-    lossy = Lossy(peers(8, lr_decay=0.6, body_epochs=1), lost)
-    lossy.run(20)
-    assert set(lossy.reasons.values()) == {None}
-    assert lossy.spread < 0.02
-
-
-# Damaged payloads.
-
 BLOCKS = 2
 SCALES, CODES = np.ones(BLOCKS, "<f4").tobytes(), bytes(COUNT)
 
@@ -179,58 +126,23 @@ SCALES, CODES = np.ones(BLOCKS, "<f4").tobytes(), bytes(COUNT)
     ("payload", "reason"),
     [
         ([SCALES, CODES], None),
-        ([SCALES, CODES[:-1]], "wrong-size"),
         ([SCALES + SCALES, CODES], "wrong-size"),
         ([b"\0", SCALES, CODES], "wrong-size"),
-        ([memoryview(SCALES * 2)[::2], CODES], "wrong-size"),
         ([np.array([math.inf, 1], "<f4").tobytes(), CODES], "not-finite"),
         ([np.array([3e38, 1], "<f4").tobytes(), b"\x7f" * len(CODES)], "not-finite"),
     ],
 )
-def test_damaged_payloads_are_refused_and_never_raise(
-    payload: Any, reason: str | None, peers: Callable[..., list[TorchLearner]]
-) -> None:
+def test_damaged_payloads_are_refused_and_never_raise(payload: Any, reason: str | None) -> None:
     ours = peers(8, size=1)[0]
     before = ours.body
     assert ours.check(1, payload) == reason
     assert torch.equal(ours.body, before)
 
 
-def test_a_payload_of_other_bits_is_refused(peers: Callable[..., list[TorchLearner]]) -> None:
+def test_a_payload_of_other_bits_is_refused() -> None:
     payloads = {bits: peers(bits, size=1)[0].release(0) for bits in (4, 8, 16, None)}
     for bits in (4, 8, 16):
         other = peers(bits, size=2)[1]
         assert {b: other.check(0, payload or []) for b, payload in payloads.items()} == {
             b: None if b == bits else "wrong-size" for b in payloads
         }
-
-
-def test_nothing_to_say_is_said(peers: Callable[..., list[TorchLearner]]) -> None:
-    """A change of zero everywhere has a scale of zero."""
-    for bits in (4, 8, 16):
-        ours, other = peers(bits, size=2)
-        before = other.body
-        payload = ours.release(0) or []
-        assert other.check(0, payload) is None
-        other.release(0)
-        other.mix({0: payload}, {0: 0.5, 1: 0.5})
-        torch.testing.assert_close(other.body, before, rtol=0, atol=0)
-
-
-# A restart.
-
-
-def test_a_resumed_run_continues_with_the_same_bits(peers: Callable[..., list[TorchLearner]], tmp_path: Path) -> None:
-    whole, stopped = Lossy(peers(8)), Lossy(peers(8))
-    whole.run(5)
-    stopped.run(3)
-    fresh = peers(8)
-    for rank in range(SIZE):
-        folder = tmp_path / str(rank)
-        folder.mkdir()
-        stopped.learners[rank].save(folder)
-        fresh[rank].load(folder)
-    stopped.learners = fresh
-    stopped.run(2, start=3)
-    for a, b in zip(whole.learners, stopped.learners, strict=True):
-        assert torch.equal(a.body, b.body)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpeer.exceptions import ConfigurationError, TaskError
-from dpeer.training import Choices, forget, load_task
+from dpeer.training import forget, load_task
 from dpeer.training.data.image_folder import image_folder
 from tests.error_texts import refused
 from tests.training.dataset_files import save
@@ -204,13 +204,6 @@ def test_an_image_that_would_be_read_in_part_is_refused(kind: str, tmp_path: Pat
         frames[0].save(path, save_all=True, append_images=frames[1:], lossless=True)
     with pytest.raises(TaskError):
         image_folder(path=str(tmp_path), image_size=8)
-
-
-def test_an_iid_division_of_one_folder(tmp_path: Path) -> None:
-    options, choices = {"path": str(write(tmp_path))}, Choices(partition="iid")
-    tasks = [load_task("image-folder", rank, 3, 0, options, choices) for rank in range(3)]
-    rows = np.concatenate([part for task in tasks for part in task.indices.values()])
-    assert sorted(rows.tolist()) == list(range(60))
 
 
 @pytest.mark.parametrize(

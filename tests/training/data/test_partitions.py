@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpeer.exceptions import ConfigurationError, PartitionError
 from dpeer.training import Choices, load_task, partition
-from dpeer.training.data.partitions import NATURAL, check_spec, deal_groups, partition_pools, remarks
+from dpeer.training.data.partitions import check_spec, deal_groups, partition_pools, remarks
 from dpeer.training.settings import TestSplit
 from tests.error_texts import refused
 
@@ -72,11 +72,6 @@ def test_a_division_depends_on_the_seed_alone() -> None:
     assert any(not np.array_equal(a, b) for a, b in zip(first, other, strict=True))
     np.random.seed(1)
     assert np.array_equal(np.random.get_state()[1], state)
-
-
-def test_the_command_line_takes_every_scheme() -> None:
-    for spec in ("dirichlet-equal:0.3", "pathological:2", "pathological-sampled:2", "iid", *NATURAL, "own"):
-        check_spec(spec)
 
 
 def test_peers_may_have_as_few_samples_as_is_said() -> None:
@@ -251,15 +246,14 @@ def test_remarks_on_a_division_by_classes() -> None:
     assert unused == "no peer holds classes 2, 3, 4, 5, 6, 7, 8, 9 and 2 others: their 200 samples are not used"
 
 
-@pytest.mark.parametrize("spec", ["pathological:2", "pathological-sampled:2"])
-def test_a_task_tells_how_its_classes_were_dealt(spec: str) -> None:
-    tasks = [load_task("digits", rank, 4, 1, choices=Choices(partition=spec, validation=0.1)) for rank in range(4)]
-    assert len({tuple(task.remarks) for task in tasks}) == 1
+def test_a_task_tells_how_its_classes_were_dealt() -> None:
+    choices = Choices(partition="pathological-sampled:2", validation=0.1)
+    tasks = [load_task("digits", rank, 4, 1, choices=choices) for rank in range(4)]
     held = np.stack([np.bincount(task.train.tensors[1].numpy(), minlength=10) > 0 for task in tasks]).sum(axis=0)
-    assert f"a class goes to {held.min()} to {held.max()} peers" in tasks[0].remarks[0]
-    unused = np.flatnonzero(held == 0).tolist()
-    assert len(unused) >= 2, "four peers have at most eight classes"
-    assert tasks[0].remarks[1].startswith(f"no peer holds classes {', '.join(map(str, unused))}: their ")
+    unused = ", ".join(map(str, np.flatnonzero(held == 0)))
+    for task in tasks:
+        assert f"a class goes to {held.min()} to {held.max()} peers" in task.remarks[0]
+        assert task.remarks[1].startswith(f"no peer holds classes {unused}: their ")
 
 
 @settings(max_examples=60, deadline=None)

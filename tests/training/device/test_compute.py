@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
-from torch.utils.data import Dataset, Subset, TensorDataset
+from torch.utils.data import Subset, TensorDataset
 
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner
@@ -19,7 +19,7 @@ from dpeer.training.device import HOST, Compute, find_device, mapped
 from dpeer.training.models.small import DigitsNet
 from tests.error_texts import refused
 from tests.thinning import every
-from tests.training.small import small_task
+from tests.training.small import Rows, small_task
 
 BF16 = Compute(amp="bf16")
 LAST = Compute(channels_last=True)
@@ -183,17 +183,6 @@ def test_models_see_bfloat16_and_losses_and_metrics_float32() -> None:
 # Channels last.
 
 
-class Images(Dataset[Any]):
-    def __init__(self, data: Any) -> None:
-        self.data = data
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.data[index]
-
-
 def digits(wrap: Callable[[Any], Any] = lambda data: data, **changes: Any) -> Task:
     generator = torch.Generator().manual_seed(0)
     data = TensorDataset(torch.rand(40, 3, 8, 8, generator=generator), torch.randint(0, 10, (40,), generator=generator))
@@ -201,7 +190,7 @@ def digits(wrap: Callable[[Any], Any] = lambda data: data, **changes: Any) -> Ta
     return Task(model=DigitsNet((3, 8, 8)), head=("head",), train=wrap(data), test=wrap(data), **changes)
 
 
-@pytest.mark.parametrize("wrap", [lambda data: data, lambda data: Subset(data, range(3, 39)), Images])
+@pytest.mark.parametrize("wrap", [lambda data: data, lambda data: Subset(data, range(3, 39)), Rows])
 def test_convolutions_get_channels_last_and_all_that_leaves_is_as_ever(
     wrap: Callable[[Any], Any], tmp_path: Path
 ) -> None:

@@ -15,11 +15,6 @@ from dpeer.training.split import split
 Make = Callable[..., Trainer]
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 @pytest.fixture
 def make_trainer() -> Make:
     """A trainer of all parameters of a model on such data."""

@@ -162,7 +162,7 @@ def test_when_the_budget_ends_the_last_body_is_sent_again(tmp_path: Path) -> Non
 def test_a_resumed_peer_pays_again_and_never_goes_beyond_its_budget(tmp_path: Path) -> None:
     folder = tmp_path / "saved"
     folder.mkdir()
-    learner = sampled(small_task(), tmp_path / "p", noise=3.0, budget=5.0, rounds=20)
+    learner = sampled(small_task(), tmp_path / "p", noise=3.0, budget=3.0, rounds=20)
     fits = learner.session.rounds
     for number in range(2):
         learner.train(number)
@@ -170,7 +170,7 @@ def test_a_resumed_peer_pays_again_and_never_goes_beyond_its_budget(tmp_path: Pa
         learner.mix({}, {0: 1.0})
     learner.save(folder)
     learner.train(2)  # and is killed
-    again = sampled(small_task(), tmp_path / "p", noise=3.0, budget=5.0, rounds=20, resume=True)
+    again = sampled(small_task(), tmp_path / "p", noise=3.0, budget=3.0, rounds=20, resume=True)
     again.load(folder)
     assert again.session.ledger.steps == 6
     assert again.session.rounds == fits - 3

@@ -1,6 +1,7 @@
 """Per-example gradients of real transformers, trained whole and through low-rank adapters, equal those of a loop."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,15 +17,12 @@ from dpeer.training.dpsgd.backend_choice import BACKENDS
 from dpeer.training.dpsgd.backends import UnsupportedModel
 from dpeer.training.dpsgd.gradient import TOGETHER, PrivateGradient
 from dpeer.training.lora.adapting import adapted
+from dpeer.training.models import build_model, last_linear
 from dpeer.training.split import split
+from dpeer.training.task import Recipe
 from tests.thinning import only
 
 pytestmark = pytest.mark.slow
-
-
-def library() -> Any:
-    """The library transformers; imported when a test runs, for that takes seconds in each process that collects."""
-    return pytest.importorskip("transformers")
 
 
 @pytest.fixture(autouse=True)
@@ -35,18 +33,6 @@ def these_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 N, SHORT = 6, 5
 IMAGES, WORDS = "images", "words"
-
-
-class Scores(nn.Module):
-    """A model of the library, of whose outputs only the scores are given."""
-
-    def __init__(self, net: nn.Module) -> None:
-        super().__init__()
-        self.net = net
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        out: Tensor = self.net(inputs).logits
-        return out
 
 
 class Mean(nn.Module):
@@ -76,76 +62,58 @@ class Encoder(nn.Module):
         return out
 
 
-def vit() -> nn.Module:
-    return Scores(
-        library().ViTForImageClassification(
-            library().ViTConfig(
-                hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=20, image_size=8,
-                patch_size=4, num_channels=1, num_labels=3,
-            )
-        )
-    )  # fmt: skip
-
-
-def swin() -> nn.Module:
-    return Scores(
-        library().SwinForImageClassification(
-            library().SwinConfig(
-                image_size=8, patch_size=1, num_channels=1, embed_dim=8, depths=[2, 1], num_heads=[2, 2],
-                window_size=4, mlp_ratio=2.0, drop_path_rate=0.0, num_labels=3,
-            )
-        )
-    )  # fmt: skip
-
-
-def roberta() -> nn.Module:
-    return Scores(
-        library().RobertaForSequenceClassification(
-            library().RobertaConfig(
-                vocab_size=11, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=20,
-                max_position_embeddings=12, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=3,
-            )
-        )
-    )  # fmt: skip
-
-
 def gpt2() -> nn.Module:
-    return Mean(
-        library().GPT2Model(
-            library().GPT2Config(
-                vocab_size=11, n_positions=8, n_embd=16, n_layer=2, n_head=2, resid_pdrop=0.0, embd_pdrop=0.0,
-                attn_pdrop=0.0,
-            )
-        )
-    )  # fmt: skip
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 11, "n_positions": 8, "n_embd": 16, "n_layer": 2, "n_head": 2}
+    drops = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    return Mean(transformers.GPT2Model(transformers.GPT2Config(**sizes, **drops)))
+
+
+def of_images(name: str) -> nn.Module:
+    options: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2, "hidden": 20, "patch": 4}
+    if name == "swin-tiny":
+        options = {"layers": [2, 1], "width": 8, "heads": [2, 2], "window": 4, "patch": 1}
+    return build_model(name, (1, 8, 8), 3, options)
+
+
+def of_words(name: str) -> nn.Module:
+    options = {"vocabulary": 11, "layers": 2, "width": 16, "heads": 2, "padding": 1}
+    return build_model(name, (SHORT,), 3, options | ({"separator": 2} if name == "bert" else {}), tokens=True)
 
 
 Build = Callable[[], nn.Module]
 
-CASES: dict[str, tuple[Build, str, str, str | None, str]] = {
-    "ViT": (vit, IMAGES, "net.classifier", None, "layers"),
-    "ViT, adapters": (vit, IMAGES, "net.classifier", "r=2,alpha=4", "layers"),
-    "ViT, adapters everywhere": (vit, IMAGES, "net.classifier", "r=2,targets=projection+q_proj+fc1", "layers"),
-    "Swin": (swin, IMAGES, "net.classifier", None, "vectorized"),
-    "Swin, adapters": (swin, IMAGES, "net.classifier", "r=2", "layers"),
-    "RoBERTa": (roberta, WORDS, "net.classifier", None, "layers"),
-    "RoBERTa, adapters": (roberta, WORDS, "net.classifier", "r=2", "layers"),
-    "GPT-2": (gpt2, WORDS, "head", None, "layers"),
-    "GPT-2, adapters": (gpt2, WORDS, "head", "r=2", "layers"),
-    "torch's encoder": (Encoder, WORDS, "head", None, "vectorized"),
-    "torch's encoder, adapters": (Encoder, WORDS, "head", "r=2", "vectorized"),
-    "an embedding's adapters": (Encoder, WORDS, "head", "r=2,targets=tokens", "vectorized"),
-}
+CASES: dict[str, tuple[Build, str, str | None, str]] = {
+    "ViT": (partial(of_images, "vit-tiny"), IMAGES, None, "layers"),
+    "ViT, adapters": (partial(of_images, "vit-tiny"), IMAGES, "r=2,alpha=4", "layers"),
+    "ViT, adapters everywhere": (
+        partial(of_images, "vit-tiny"), IMAGES, "r=2,targets=projection+q_proj+fc1", "layers",
+    ),
+    "Swin": (partial(of_images, "swin-tiny"), IMAGES, None, "vectorized"),
+    "Swin, adapters": (partial(of_images, "swin-tiny"), IMAGES, "r=2", "layers"),
+    "RoBERTa": (partial(of_words, "roberta"), WORDS, None, "layers"),
+    "RoBERTa, adapters": (partial(of_words, "roberta"), WORDS, "r=2", "layers"),
+    "BERT": (partial(of_words, "bert"), WORDS, None, "layers"),
+    "GPT-2": (gpt2, WORDS, None, "layers"),
+    "GPT-2, adapters": (gpt2, WORDS, "r=2", "layers"),
+    "torch's encoder": (Encoder, WORDS, None, "vectorized"),
+    "torch's encoder, adapters": (Encoder, WORDS, "r=2", "vectorized"),
+    "an embedding's adapters": (Encoder, WORDS, "r=2,targets=tokens", "vectorized"),
+}  # fmt: skip
 
 
 def setting(case: str) -> tuple[Trainer, Tensor, Tensor]:
     """The trainer of a model none of whose parameters is zero, and its data."""
     torch.manual_seed(0)
-    build, kind, head, lora, _ = CASES[case]
-    x = torch.randn(N, 1, 8, 8) if kind == IMAGES else torch.randint(2, 11, (N, SHORT))
+    build, kind, lora, _ = CASES[case]
+    x = torch.randn(N, 1, 8, 8) if kind == IMAGES else torch.randint(3, 11, (N, SHORT))
+    if kind == WORDS:
+        x[:, 2], x[1::2, -1] = 2, 1  # the end of a text, and padding
     y = torch.randint(3, (N,))
     data = TensorDataset(x, y)
-    task = Task(model=build(), head=(head,), train=data, test=data)
+    model = build()
+    head = last_linear(model)
+    task = Task(model=model, head=(head,), train=data, test=data, built=Recipe(model, {"options": {"vocabulary": 11}}))
     if lora is not None:
         task = adapted(task, lora, 0)
     with torch.no_grad():
@@ -165,7 +133,7 @@ def by_a_loop(peer: Trainer, x: Tensor, y: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    "case", only(["ViT, adapters everywhere", "Swin", "RoBERTa", "GPT-2, adapters", "torch's encoder"], CASES)
+    "case", only(["ViT, adapters everywhere", "Swin", "RoBERTa", "BERT", "GPT-2, adapters", "torch's encoder"], CASES)
 )
 def test_gradients_are_those_of_a_loop_and_the_backend_is_the_quickest(case: str) -> None:
     peer, x, y = setting(case)
@@ -177,11 +145,11 @@ def test_gradients_are_those_of_a_loop_and_the_backend_is_the_quickest(case: str
             try:
                 found = way(peer, peer.model, x, y, N)
             except UnsupportedModel:
-                assert [*BACKENDS].index(name) < [*BACKENDS].index(CASES[case][4])
+                assert [*BACKENDS].index(name) < [*BACKENDS].index(CASES[case][3])
                 continue
         torch.testing.assert_close(found.sums(torch.eye(N)), expected, rtol=1e-3, atol=1e-5)
         torch.testing.assert_close(found.norms().float(), expected.norm(dim=1), rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(found.sums(weights), weights @ expected, rtol=1e-3, atol=1e-5)
     rule = PrivateGradient(ClippedSum(1.0, 1.0, 0.5, 2 * TOGETHER))
     rule.start(peer, peer.model)
-    assert rule.backends["model"] is BACKENDS[CASES[case][4]]
+    assert rule.backends["model"] is BACKENDS[CASES[case][3]]

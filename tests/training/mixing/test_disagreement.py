@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
 from dpeer.training import Hyperparameters, build_learner
 from dpeer.training.codecs import Dense
 from dpeer.training.flat import Flat
 from dpeer.training.mixing.disagreement import MOST, disagreement
 from dpeer.training.mixing.gossip import Gossip
+from tests.training.dp_learners import client
 from tests.training.small import small_task
 
 
@@ -126,11 +126,8 @@ def test_without_a_release_or_another_body_nothing_is_measured() -> None:
 
 
 def test_of_a_private_peer_it_is_measured_of_what_it_has_released(tmp_path: Path) -> None:
-    session = ClientSession(
-        Guarantee(3.0, 0.05, 1e-5), Ledger(tmp_path, {}, resume=False), None, Sparsifier.parse(None)
-    )
     h = Hyperparameters(body_epochs=1, batch_size=16)
-    learner = build_learner(small_task(0), "dfedmdc", h, rank=1, seed=0, session=session)
+    learner = build_learner(small_task(0), "dfedmdc", h, rank=1, seed=0, session=client(tmp_path))
     learner.start_over()
     learner.train(0)
     payload = learner.release(0)

@@ -2,20 +2,15 @@
 
 import itertools
 from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from dpeer.exceptions import CheckpointError
-from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
-from dpeer.training import Hyperparameters, TorchLearner, build_learner
 from dpeer.training.codecs import Dense
 from dpeer.training.flat import Flat
 from dpeer.training.mixing.gossip import Gossip
 from dpeer.training.settings import WireDtype
-from tests.training.small import small_task
 
 COUNT = 700
 ROW = {0: 0.2, 1: 0.5, 2: 0.3}
@@ -124,59 +119,3 @@ def test_the_own_part_of_the_sum_is_what_was_released(dtype: WireDtype) -> None:
     assert step.mix({}, weigh({1: 1.0})) == {}
     assert torch.equal(body.data, rounded(values(1), dtype))
     assert torch.equal(body.data, values(1)) == (dtype == "float32")
-
-
-# -- with differential privacy ----------------------------------------
-
-
-@pytest.fixture
-def peer(tmp_path: Path) -> Callable[..., TorchLearner]:
-    def make(dtype: WireDtype = "bfloat16", *, resume: bool = False) -> TorchLearner:
-        ledger = Ledger(tmp_path / "privacy", {}, resume=resume)
-        session = ClientSession(Guarantee(3.0, 0.05, 1e-5), ledger, None, Sparsifier.parse(None))
-        h = Hyperparameters(body_epochs=1, batch_size=16, compress=dtype)
-        return build_learner(small_task(0), "dfedmdc", h, rank=0, seed=0, session=session)
-
-    return make
-
-
-def test_a_private_release_is_rounded_once_for_all(peer: Callable[..., TorchLearner], tmp_path: Path) -> None:
-    learner = peer()
-    folder = tmp_path / "checkpoint"
-    folder.mkdir()
-    learner.save(folder)
-    for number in range(2):
-        learner.train(number)
-        (buffer,) = learner.release(number) or []
-        released = bytes(buffer)
-        assert (tmp_path / "privacy" / f"released-{number:08d}.bin").read_bytes() == released
-        assert len(released) == learner.about.payload_bytes == 2 * learner.about.body_parameters
-        own = torch.frombuffer(bytearray(released), dtype=torch.bfloat16).float()
-        if number == 0:
-            learner.mix_sound({}, lambda ranks: {0: 1.0})
-            assert torch.equal(learner.body, own)
-            assert torch.equal(learner.gossip.state["base"], own), "the next update starts from it"
-            for file in folder.iterdir():
-                file.unlink()
-            learner.save(folder)
-    again = peer(resume=True)
-    again.load(folder)
-    again.train(1)
-    assert bytes((again.release(1) or [b""])[0]) == released
-    for one in (learner, again):
-        one.mix_sound({1: [released]}, lambda ranks: {0: 0.75, 1: 0.25})
-        np.testing.assert_allclose(one.body.numpy(), own.numpy(), rtol=1e-6)
-    assert torch.equal(learner.body, again.body)
-
-
-def test_a_ledger_of_other_floats_is_not_gone_on_with(peer: Callable[..., TorchLearner]) -> None:
-    learner = peer("float32")
-    learner.train(0)
-    learner.release(0)
-    again = peer("bfloat16", resume=True)
-    again.train(0)
-    with pytest.raises(CheckpointError):
-        again.release(0)
-
-
-# -- what cannot be ----------------------------------------

@@ -1,6 +1,6 @@
 """What leaves a peer with --privacy client, against a computation of its own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,33 +9,34 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
+from dpeer.exceptions import CheckpointError
+from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.privacy.noise import grid
 from dpeer.training import ALGORITHMS, Hyperparameters, TorchLearner, build_learner
+from tests.training.dp_learners import client
+from tests.training.small import floats as values_of
 from tests.training.small import small_task
 
-Peer = Callable[..., TorchLearner]
 H = Hyperparameters(body_epochs=2, batch_size=16)
 COUNT = 6 * 8 + 8
 
 
-def floats(payload: Sequence[Any] | None) -> np.ndarray:
-    assert payload is not None
-    (buffer,) = payload
-    assert memoryview(buffer).readonly
-    return np.frombuffer(buffer, dtype="<f4").astype(np.float64)
+def floats(payload: Any) -> np.ndarray:
+    assert all(memoryview(buffer).readonly for buffer in payload)
+    return values_of(payload)
+
+
+Peer = Callable[..., TorchLearner]
 
 
 @pytest.fixture
 def peer(tmp_path: Path) -> Peer:
     def make(
-        rank: int = 0, *, sigma: float = 1e-7, clip_norm: float = 0.05, budget: float | None = None,
-        resume: bool = False,
-        algorithm: str = "dfedmdc", sparsify: str | None = None, name: str = "privacy", **hyper: Any,
+        rank: int = 0, *, sigma: float = 1e-7, algorithm: str = "dfedmdc", name: str = "privacy",
+        compress: str = "float32", **more: Any,
     ) -> TorchLearner:  # fmt: skip
-        ledger = Ledger(tmp_path / f"{name}-{rank}", {}, resume=resume)
-        session = ClientSession(Guarantee(sigma, clip_norm, 1e-5), ledger, budget, Sparsifier.parse(sparsify))
-        h = Hyperparameters(**{"body_epochs": 2, "batch_size": 16, **hyper})
+        session = client(tmp_path / f"{name}-{rank}", sigma, **more)
+        h = H.model_copy(update={"compress": compress})
         return build_learner(small_task(rank), algorithm, h, rank=rank, seed=0, session=session)
 
     return make
@@ -89,13 +90,11 @@ def test_the_own_part_of_the_mix_is_the_noised_body_and_the_next_update_starts_f
 
 def test_two_runs_with_the_same_seed_have_unrelated_noise(tmp_path: Path) -> None:
     noises = []
-    task = small_task(model=torch.nn.Sequential(torch.nn.Linear(6, 4000), torch.nn.Linear(4000, 3)), head=("1",))
-    state = {name: value.clone() for name, value in task.model.state_dict().items()}
     for run in range(2):
-        task = small_task(model=torch.nn.Sequential(torch.nn.Linear(6, 4000), torch.nn.Linear(4000, 3)), head=("1",))
-        task.model.load_state_dict(state)
-        session = ClientSession(Guarantee(1.0, 1.0, 1e-5), Ledger(tmp_path / str(run), {}, resume=False))
-        learner = build_learner(task, "dfedmdc", H, rank=0, seed=0, session=session)
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(6, 4000), torch.nn.Linear(4000, 3))
+        session = client(tmp_path / str(run), 1.0, 1.0)
+        learner = build_learner(small_task(model=model, head=("1",)), "dfedmdc", H, rank=0, seed=0, session=session)
         start = body(learner)
         learner.train(0)
         noises.append(floats(learner.release(0)) - start)
@@ -150,8 +149,11 @@ def test_when_the_budget_is_spent_the_last_release_is_sent_again_for_nothing(pee
     assert learner.privacy["sent_again"]
 
 
-def test_a_round_that_was_interrupted_after_its_release_sends_the_same_bytes(peer: Peer, tmp_path: Path) -> None:
-    learner = peer(sigma=3.0)
+@pytest.mark.parametrize("compress", ["float32", "bfloat16"])
+def test_a_round_that_was_interrupted_after_its_release_sends_the_same_bytes(
+    peer: Peer, compress: str, tmp_path: Path
+) -> None:
+    learner = peer(sigma=3.0, compress=compress)
     folder = tmp_path / "checkpoint"
     folder.mkdir()
     learner.train(0)
@@ -159,16 +161,22 @@ def test_a_round_that_was_interrupted_after_its_release_sends_the_same_bytes(pee
     learner.mix({}, {0: 1.0})
     learner.save(folder)
     learner.train(1)
-    sent = floats(learner.release(1))
-    again = peer(sigma=3.0, resume=True)
+    sent = bytes(learner.release(1)[0])
+    assert len(sent) == learner.about.payload_bytes
+    assert (tmp_path / "privacy-0" / "released-00000001.bin").read_bytes() == sent
+    again = peer(sigma=3.0, compress=compress, resume=True)
     again.load(folder)
     again.train(1)
-    assert np.array_equal(floats(again.release(1)), sent)
-    again.mix({}, {0: 1.0})
-    learner.mix({}, {0: 1.0})
+    assert bytes(again.release(1)[0]) == sent
+    for one in (again, learner):
+        one.mix({1: [sent]}, {0: 0.75, 1: 0.25})
     assert np.array_equal(body(again), body(learner))
     assert again.privacy is not None
     assert again.privacy["releases"] == 2
+    other = peer(sigma=3.0, compress="float32" if compress == "bfloat16" else "bfloat16", resume=True)
+    other.train(1)
+    with pytest.raises(CheckpointError):
+        other.release(1)  # of floats of another kind
 
 
 def test_a_round_that_was_charged_and_lost_is_silent_and_its_base_stays(peer: Peer, tmp_path: Path) -> None:
@@ -270,18 +278,11 @@ def test_after_an_adoption_updates_are_counted_from_the_mean_of_releases_and_not
 
 def test_a_release_costs_the_same_however_many_steps_a_round_budget_allowed(peer: Peer) -> None:
     """The noise covers the whole update, and the clip bounds it: of two steps as of twelve."""
-    cut, whole = peer(0, name="cut", sigma=1.0), peer(0, name="whole", sigma=1.0)
-    for number in range(3):
-        cut.train(number, share=0.0)
-        whole.train(number)
-        start = body(cut)
-        assert np.linalg.norm(floats(cut.release(number)) - start) > 0
-        whole.release(number)
-        assert cut.privacy is not None
-        assert whole.privacy is not None
-        assert [cut.privacy[key] for key in ("epsilon", "delta")] == [
-            whole.privacy[key] for key in ("epsilon", "delta")
-        ]
-        for learner in (cut, whole):
-            learner.mix({}, {0: 1.0})
-    assert cut.figures.steps == [1, 1] != whole.figures.steps
+    found = []
+    for name, share in (("cut", 0.0), ("whole", 1.0)):
+        learner = peer(name=name, sigma=1.0)
+        learner.train(0, share=share)
+        start = body(learner)
+        assert np.linalg.norm(floats(learner.release(0)) - start) > 0
+        found.append((learner.privacy["epsilon"], learner.privacy["delta"]))
+    assert found[0] == found[1]

@@ -6,16 +6,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
-from torch.utils.data import TensorDataset
 
-from dpeer.training import Choices, Hyperparameters, Task, Trainer
+from dpeer.training import Choices, Task
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.data.text import BYTES
-from dpeer.training.dpsgd.backend_choice import choose
-from dpeer.training.dpsgd.backends import one_by_one
 from dpeer.training.models import MODELS, build_model, last_linear
-from dpeer.training.split import split
 from dpeer.training.tasks.pooled import pooled_task
 
 pytestmark = pytest.mark.slow
@@ -83,25 +78,6 @@ def test_the_published_numbers_of_parameters(
         model = build_model(name, (128,), outputs, options, tokens=True)
     assert sum(one.numel() for one in model.parameters()) == parameters
     assert sum(one.numel() for one in model.get_submodule(last_linear(model)).parameters()) == head
-
-
-@pytest.mark.parametrize("name", ["roberta", "bert"])
-def test_gradients_of_single_examples_are_those_of_a_loop(name: str) -> None:
-    model, inputs = small(name), numbers()
-    targets = torch.arange(len(inputs)) % 3
-    data = TensorDataset(inputs, targets)
-    task = Task(model=model, head=(), train=data, test=data)
-    peer = Trainer(task, split(model, (), "model"), Hyperparameters(), rank=0, seed=0)
-    with peer.training(peer.model):
-        way = choose(peer, peer.model, len(inputs))
-        assert way is not one_by_one
-        found = way(peer, peer.model, inputs, targets, len(inputs)).sums(torch.eye(len(inputs)))
-        for row, x, y in zip(found, inputs, targets, strict=True):
-            with torch.enable_grad():
-                loss = cross_entropy(model(x[None]), y[None])
-            gradients = torch.autograd.grad(loss, list(model.parameters()))
-            alone = torch.cat([one.reshape(-1) for one in gradients])
-            torch.testing.assert_close(row, alone, rtol=1e-3, atol=1e-6)
 
 
 def pooled(inputs: Tensor, **choices: Any) -> Task:

@@ -12,9 +12,6 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, Trainer
-from dpeer.training.dpsgd.backend_choice import choose
-from dpeer.training.dpsgd.backends import Backend, vectorized
-from dpeer.training.dpsgd.by_layers import by_layers
 from dpeer.training.dpsgd.task_checks import check_task
 from dpeer.training.models import build_model, drops
 from dpeer.training.split import split
@@ -102,16 +99,6 @@ def trainer(model: nn.Module, shape: tuple[int, ...]) -> Trainer:
     data = TensorDataset(torch.randn(12, *shape), torch.arange(12) % 5)
     task = Task(model=model, head=("head",), train=data, test=data, draws=False)
     return Trainer(task, split(model, ("head",), "model"), Hyperparameters(), rank=0, seed=0)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "options", "way"), [("vit-tiny", VIT, by_layers), ("swin-tiny", SWIN, vectorized)])
-def test_gradients_of_single_examples_are_computed_together(name: str, options: dict[str, Any], way: Backend) -> None:
-    # `choose` has compared them with those that are computed one by one, on synthetic examples.
-    torch.set_num_threads(1)
-    peer = trainer(build(name, (1, 8, 8), **options), (1, 8, 8))
-    with peer.training(peer.model), torch.no_grad():
-        assert choose(peer, peer.model, 12) is way
 
 
 @pytest.mark.parametrize(("name", "options"), [("vit-tiny", VIT), ("swin-tiny", SWIN)])

@@ -19,7 +19,7 @@ from tests.thinning import every
 Record = tuple[int, str]
 """Its number, from which its content is drawn, and whose it is."""
 
-COUNT = 150
+COUNT = 90
 BASE = [(number, f"p{number // 3}") for number in range(COUNT)]
 NEW = (COUNT, "a new one")
 SCHEMA = """
@@ -117,9 +117,9 @@ KINDS: dict[str, Callable[[Path, list[Record], float], Task]] = {
 def test_a_record_more_is_all_that_differs(kind: str, validation: float, tmp_path: Path) -> None:
     more = {
         "in front": [NEW, *BASE],
-        "in the middle": [*BASE[:70], NEW, *BASE[70:]],
+        "in the middle": [*BASE[:40], NEW, *BASE[40:]],
         "at the end": [*BASE, NEW],
-        "in a group": [*BASE[:70], (COUNT, "p9"), *BASE[70:]],
+        "in a group": [*BASE[:40], (COUNT, "p9"), *BASE[40:]],
         "twice": [*BASE, BASE[4]],
         "again in front": [BASE[31], *BASE],
     }
@@ -137,12 +137,12 @@ def test_a_record_more_is_all_that_differs(kind: str, validation: float, tmp_pat
 
 def test_a_drawn_part_of_the_training_records_is_for_other_promises(tmp_path: Path) -> None:
     with pytest.raises(PartitionError):
-        glue(tmp_path, BASE, 0.0, train_samples=100)
+        glue(tmp_path, BASE, 0.0, train_samples=60)
     assert len(glue(tmp_path, BASE, 0.0, test_samples=10).test) == 10, "nothing leaves that depends on test records"
-    options = {"data": str(tmp_path), "name": "sst2", "length": 16, "train_samples": 100}
-    assert len(own("glue", options, apart=False).train) == 100
+    options = {"data": str(tmp_path), "name": "sst2", "length": 16, "train_samples": 60}
+    assert len(own("glue", options, apart=False).train) == 60
     divided = load_task("glue", 0, 2, 0, options, Choices(partition="iid", apart=True))
-    assert len(divided.train) == 50, "a common data set may be divided as before"
+    assert len(divided.train) == 30, "a common data set may be divided as before"
 
 
 def har(folder: Path, *, tested: bool) -> dict[str, Any]:

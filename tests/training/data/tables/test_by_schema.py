@@ -180,14 +180,6 @@ def test_new_values_beyond_the_range_are_cut_and_remarked(site: Any, write: Any,
     assert new.remarks[0] == "2 values lie outside the range of 'age', 0 to 120 years: cut to its nearer end"
 
 
-def test_a_group_stays_together(site: dict[str, Any], schema_file: Path) -> None:
-    task = trained(site["path"], schema_file, validation=0.3)
-    parts = [[site["rows"][n]["patient"] for n in task.indices[part]] for part in ("train", "validation", "test")]
-    assert sum(len(set(part)) for part in parts) == len(set().union(*parts)) == 20
-    assert len(task.groups) == len(parts[0]) == 3 * len(set(parts[0])) == 3 * len(set(task.groups.tolist()))
-    assert len(set(zip(parts[0], task.groups.tolist(), strict=True))) == len(set(parts[0]))
-
-
 def test_a_parquet_file_gives_the_same(site: dict[str, Any], schema_file: Path, tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq
@@ -232,6 +224,9 @@ def test_bounds_are_values_with_an_input_of_their_own(site: Any, write: Any, sch
     assert torch.equal(read_rows(again, path, labels=True).inputs, new.inputs)
     with refused(CheckpointError, "the preparation has format 4, this dpeer reads 2 and 3"):
         Preparation.from_json({**content, "format": 4})
+    del content["statistics"]
+    with pytest.raises(CheckpointError):
+        Preparation.from_json(content)
 
 
 def test_rows_that_cannot_be_read_are_left_out_where_they_may_be(site: Any, write: Any, schema_file: Path) -> None:
@@ -249,13 +244,6 @@ def test_rows_that_cannot_be_read_are_left_out_where_they_may_be(site: Any, writ
         row |= {"age": "old", "admitted": ""}
     with refused(TaskError, "6 of 6 cells: expected a number, 0 to 120 years: 'old' 6 times, first in row 2"):
         read_rows(task.preparation, write("none.csv", found), labels=False, leave_out=True)
-
-
-def test_damaged_statistics_are_refused(site: dict[str, Any], schema_file: Path) -> None:
-    content = trained(site["path"], schema_file).preparation.to_json()
-    del content["statistics"]["age"]
-    with pytest.raises(CheckpointError):
-        Preparation.from_json(content)
 
 
 @pytest.mark.parametrize(
@@ -303,3 +291,21 @@ def test_what_a_schema_leaves_no_place_for(write: Callable[..., Path], schema_fi
         load_task("csv", 0, 2, 0, options, Choices(schema=schema_file))
     with refused(ConfigurationError, f"--schema {schema_file} is for --task csv"):
         load_task("digits", 0, 2, 0, {}, Choices(schema=schema_file))
+
+
+def test_labels_are_read_where_they_are_wanted(tmp_path: Path) -> None:
+    """Without a schema, too: what was found in the training rows is one."""
+    rows = "".join(f"{n / 7},{-n},{'ill' if n % 3 else 'well'}\n" for n in range(40))
+    contents = {"x": f"a,b,y\n{rows}", "without": "b,a\n1,2\n", "strange": "a,b,y\n1,2,dead\n", "gap": "a,b\n1,\n"}
+    for name, content in contents.items():
+        (tmp_path / f"{name}.csv").write_text(content)
+    preparation = load_task("csv", 0, 2, 0, {"path": str(tmp_path / "x.csv"), "target": "y"}).preparation
+    assert read_rows(preparation, tmp_path / "without.csv", labels=False).inputs.tolist() == [[2, 1]]
+    assert read_rows(preparation, tmp_path / "strange.csv", labels=False).labels is None
+    for name, labels, fragment in (
+        ("without", True, "without.csv' has no column 'y'"),
+        ("strange", True, "column 'y', 1 of 1 cells: expected one of the classes ill, well: row 2: 'dead'"),
+        ("gap", False, "gap.csv': column 'b', 1 of 1 cells: a gap: fill it or drop the row: row 2"),
+    ):
+        with refused(TaskError, fragment):
+            read_rows(preparation, tmp_path / f"{name}.csv", labels=labels)

@@ -1,10 +1,7 @@
 """Prepared inputs are bit for bit what scikit-learn makes of the same columns."""
 
 import math
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +15,6 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 from dpeer.training.data.tables.hashed_words import hashed
 from dpeer.training.data.tables.prepare import fit
 from dpeer.training.data.tables.schema import Schema
-
-from .conftest import rows
 
 RANGES = ((-1.0, 1.0), (0.0, 120.0), (30.0, 43.5), (0.001, 0.003))
 SCHEMA = Schema.model_validate(
@@ -89,19 +84,3 @@ def test_words_are_hashed_as_by_scikit_learn(texts: Sequence[str], size: int) ->
     vectorizer = HashingVectorizer(n_features=size, analyzer="char_wb", ngram_range=(2, 4), norm="l2")
     expected = vectorizer.transform([*texts, "x"]).toarray()
     np.testing.assert_array_equal(hashed([*texts, "x"], size), expected)
-
-
-PROGRAM = """
-import sys
-from dpeer.training import Choices, load_task
-
-load_task("csv", 0, 2, 0, {"path": "site.csv"}, Choices(schema="schema.toml"))
-load_task("csv", 0, 2, 0, {"path": "site.csv", "target": "outcome", "columns": ["row"]})
-assert not {"sklearn", "pyarrow"} & {*sys.modules}
-"""
-
-
-def test_a_task_on_a_table_does_not_need_scikit_learn(write: Any, schema_file: Path) -> None:
-    content = [{**row, "row": str(number)} for number, row in enumerate(rows())]
-    path = write("site.csv", content, tuple(content[0]))
-    subprocess.run([sys.executable, "-c", PROGRAM], cwd=path.parent, check=True)

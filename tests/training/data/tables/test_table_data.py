@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.training import Choices, build_learner, load_task
+from dpeer.training import Choices, load_task
 from dpeer.training.data.tables.table_data import table
 from tests.error_texts import refused
 
@@ -125,46 +125,6 @@ def test_a_file_may_be_called_by_a_strange_placeholder(tmp_path: Path, word: str
     assert len(load_task("csv", 1, 2, 0, {"path": path, "target": "diagnosis", "ignore": "patient"}).train) == 96
 
 
-def groups_of(task: Any, path: Path) -> dict[str, set[str]]:
-    """Each part's patients, by the first feature: the row's number."""
-    lines = path.read_text().splitlines()[1:]
-    parts = {"train": task.train, "test": task.test} | ({} if task.validation is None else {"val": task.validation})
-    return {
-        name: {lines[int(row)].split(",")[2] for row in part.tensors[0][:, 0].tolist()} for name, part in parts.items()
-    }
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_a_group_is_in_one_part_of_one_peer(tmp_path: Path, seed: int) -> None:
-    path = patients(tmp_path, rows=300, groups=30)
-    options = {"path": str(path), "target": "diagnosis", "group": "patient"}
-    found: list[str] = []
-    for rank in range(3):
-        task = load_task("csv", rank, 3, seed, options, Choices(partition="group", validation=0.3))
-        found += [patient for part in groups_of(task, path).values() for patient in part]
-    assert len(found) == len(set(found)) == 30
-    task = load_task("csv", 1, 3, seed, options, Choices(validation=0.3))
-    parts = list(groups_of(task, path).values())
-    assert sum(map(len, parts)) == len(set.union(*parts)) == 30
-    lines = path.read_text().splitlines()[1:]
-    names = [lines[int(row)].split(",")[2] for row in task.train.tensors[0][:, 0].tolist()]
-    # One number for a patient, and one patient for a number; and all ten rows of each patient are here.
-    assert len(names) == len(task.groups) == 10 * len(set(names)) == 10 * len(set(task.groups.tolist()))
-    assert len(set(zip(names, task.groups.tolist(), strict=True))) == len(set(names))
-    del options["group"]
-    assert load_task("csv", 0, 1, 0, {**options, "ignore": ["patient"]}).groups is None
-
-
-def test_a_table_for_all_is_divided(tmp_path: Path) -> None:
-    path = patients(tmp_path, rows=200)
-    options = {"path": str(path), "target": "diagnosis", "ignore": ["patient", "score"]}
-    rows: list[float] = []
-    for rank in range(4):
-        task = load_task("csv", rank, 4, 0, options, Choices(partition="iid"))
-        rows += torch.cat([task.train.tensors[0], task.test.tensors[0]])[:, 0].tolist()
-    assert sorted(rows) == list(range(200))
-
-
 def test_numbers_that_32_bits_tell_apart_are_targets(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     for numbers in ([10**9 + 10**5 * n for n in range(20)], [10**9] * 4):
@@ -177,24 +137,6 @@ def test_a_word_for_a_gap_may_be_a_class(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("a,y\n1,NA\n2,yes\n")
     assert table(path=str(path), target="y", classes=("NA", "yes")).train.targets.tolist() == [0, 1]
-
-
-def test_regression_trains(tmp_path: Path) -> None:
-    path = tmp_path / "x.csv"
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(200, 3))
-    y = x @ [1.0, -2.0, 0.5]
-    np.savetxt(path, np.column_stack([x, y]), delimiter=",", header="a,b,c,y", comments="")
-    task = load_task("csv", 0, 2, 0, {"path": str(path), "target": "y", "kind": "regression"})
-    assert task.train.tensors[1].shape == (160, 1)
-    assert task.train.tensors[1].dtype == torch.float32
-    learner = build_learner(task, "local", rank=0, seed=0)
-    before = learner.evaluate().test_loss
-    for number in range(3):
-        learner.train(number)
-    after = learner.evaluate()
-    assert after.test_loss < before / 4
-    assert after.accuracy is None
 
 
 GOOD = "a,b,y\n1,2,u\n3,4,v\n"
