@@ -112,7 +112,8 @@ def _baseline(settings: Settings, algorithm: str) -> Settings:
 
         settings = local_settings(settings)
     out = settings.out / f"baseline-{algorithm}"
-    return revalidated(settings, algorithm=algorithm, out=out, alone="never")
+    keep = {"keep": "best"} if settings.keep == "blend" else {}  # without a model of its own beside it
+    return revalidated(settings, algorithm=algorithm, out=out, alone="never", **keep)
 
 
 def _opened(terminal: Terminal, mode: str, settings: Settings) -> OpenView:

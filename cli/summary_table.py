@@ -57,7 +57,9 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     settings = summary.get("settings") or {}
     kept_rounds = zip(summary["kept_round"], summary["completed_rounds"], strict=True)
     # Rank 0 may have too few samples to choose by, and keep its last model.
-    best = settings.get("keep") == "best" or any(one is not None and one + 1 != last for one, last in kept_rounds)
+    best = settings.get("keep") in ("best", "blend") or any(
+        one is not None and one + 1 != last for one, last in kept_rounds
+    )
     which = "best of" if best else "after"
     by = " by validation loss" if best else ""
     points = [point for point in summary["kept_point"] if point is not None]
@@ -92,7 +94,7 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     if line := headline(worth):
         every = "" if shared else pooled_text(worth)
         console.print(f"{line}; {every}" if every else line, highlight=False, markup=False, soft_wrap=True)
-    if line := _missing(worth, out):
+    for line in filter(None, (_missing(worth, out), _not_blended(worth))):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     than = "always the most frequent class" if measure == "accuracy" else "always the mean"
     for ranking, words in ((False, ""), (True, ", at a threshold that hides what is learned (see AUROC)")):
@@ -107,7 +109,7 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
         gap = summary["generalization_gap_mean"]
         of = f"training accuracy of the kept models: mean {decimals(training)}, generalization gap {gap:+.4f}"
         console.print(of, highlight=False, soft_wrap=True)
-    _print_metrics(console, summary, shown, "kept models" if "alone" in points else "peers")
+    _print_metrics(console, summary, shown, "kept models" if _NOT_FEDERATED & {*points} else "peers")
     for fact in _facts(summary, out):
         console.print(fact, highlight=False, markup=False, soft_wrap=True)
 
@@ -143,7 +145,7 @@ def _federated(summary: Mapping[str, Any], worth: Sequence[Effect | None], measu
     """The figure of each peer's federated model, also where the baseline is kept; None where it is not known."""
 
     def of_rank(kept: float | None, point: str | None, one: Effect | None) -> float | None:
-        if point != "alone":
+        if point not in _NOT_FEDERATED:
             return kept
         return one.joined if one is not None and one.measure == measure else None
 
@@ -194,7 +196,15 @@ def _missing(worth: Sequence[Effect | None], out: Path) -> str:
     return f"{which} with {LOCAL_ONLY}: {left[0].why}{later}"
 
 
-_POINTS = {"trained": "before mixing", "mixed": "after mixing", "finished": "finished", "alone": LOCAL_ONLY}
+_POINTS = {
+    "trained": "before mixing",
+    "mixed": "after mixing",
+    "finished": "finished",
+    "blend": f"blended with {LOCAL_ONLY}",
+    "alone": LOCAL_ONLY,
+}
+_NOT_FEDERATED = {"blend", "alone"}
+"""Points of kept models that are not the federated one, or not that alone."""
 
 
 def _kept_cell(number: int | None, point: str | None) -> str:
@@ -209,8 +219,16 @@ def _kept(summary: Mapping[str, Any], measure: str) -> str:
     between = "" if not rounds else f", of round {min(rounds)}" + (f" to {max(rounds)}" if len({*rounds}) > 1 else "")
     if alone := [str(rank) for rank, point in enumerate(points) if point == "alone"]:
         counts[-1] += f" (rank {', '.join(alone[:_MANY])})"
+    if _NOT_FEDERATED & {*points}:
         between += f"; mean {measure.replace('_', ' ')} of the kept models {decimals(_mean(summary[measure]))}"
     return f"kept by validation loss: {', '.join(counts)}{between}"
+
+
+def _not_blended(worth: Sequence[Effect | None]) -> str:
+    """Why peers keep no blend though one was asked for; empty if all do."""
+    left = [one.no_blend for one in worth if one is not None and one.no_blend is not None]
+    which = "" if len(left) == len(worth) else f" of {len(left)} of {len(worth)} peers"
+    return f"no blend{which}: {left[0]}" if left else ""
 
 
 def _is_useless(worth: Effect | None, *, ranking: bool) -> bool:

@@ -70,6 +70,8 @@ class Run:
     def model(self, rank: int) -> dict[str, Tensor]:
         """The state dict of the model that a peer predicts with, under the model's own names.
 
+        A blend has those of the federated model below ``members.0.`` and of the local-only one below ``members.1.``.
+
         Raises:
             ConfigurationError: The peer has not written one.
         """

@@ -121,6 +121,11 @@ def build(
                 f"--validation {held_out:g}: task {data.task!r} brings validation data of its own: leave it out"
             )
         keep, held_out = "last" if lacking else keep, 0.0
+    if keep == "blend" and task.validation is None:
+        raise ConfigurationError(
+            "--keep blend needs validation data, which weigh both models: hold some out with --validation 0.1 (your "
+            "own task: `validation=`), or use --keep last"
+        )
     content = content_of(task, private=private)
     if resume:
         check_ledger(own_folder)
@@ -141,7 +146,7 @@ def build(
         | named(task, shares)
         | of_model(task)
     )
-    kept: Literal["last", "best"] = "best" if keep == "best" else "last"
+    kept: Literal["last", "best"] = "last" if keep == "last" else "best"
     copied = copy_for_baseline(task, run.alone, shares)
     learner = build_learner(
         task, how.algorithm, how, rank=rank, seed=how.seed,

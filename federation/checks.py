@@ -79,6 +79,20 @@ def _of_settings(config: RunConfig) -> Refused:
         f"--round-seconds {seconds} with --privacy sample: how many steps fit into a time depends on the records that "
         "were drawn, and no epsilon covers that: give --local-steps, as few as this peer has the time for",
     )
+    if config.run.keep == "blend":
+        yield (
+            level != "none",
+            f"--keep blend with --privacy {level}: its weight is read off data without noise: leave it out",
+        )
+        yield (
+            config.facts.shares == "nothing",
+            f"--keep blend with --algorithm {config.training.algorithm}: nothing is shared, so the federated and the "
+            "local-only model are one: use --keep best",
+        )
+        yield (
+            config.run.alone != "always",
+            f"--keep blend with --alone {config.run.alone}: it needs the local-only model: give --alone always",
+        )
     yield released > rounds, f"--rounds-released {released}: expected at most {rounds}, the rounds of this run"
     yield (
         isinstance(quorum, int) and not size // 2 < quorum <= size,

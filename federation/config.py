@@ -341,5 +341,5 @@ def _kept_model(keep: str, validation: float | None, *, fair: bool) -> tuple[str
     if keep == "auto":
         keep = "best" if fair and validation != 0 else "last"
     if validation is None:
-        validation = VALIDATION if fair and keep == "best" else 0.0
+        validation = VALIDATION if fair and keep != "last" else 0.0
     return keep, validation

@@ -12,6 +12,7 @@ from dpeer.topology import Isolated, Participation
 from dpeer.training import ALGORITHMS, Algorithm, Task, TorchLearner
 from dpeer.training.algorithms.options import about_options, settings_of
 from dpeer.training.data.holdout import FEWEST
+from dpeer.training.use.blend import why_unsuited
 
 _ALWAYS = ("body_lr", "lr_decay", "momentum", "grad_clip", "body_epochs", "batch_size")
 _LARGE = 20.0
@@ -90,11 +91,15 @@ def notes(
 
 def _choosing(task: Task, learner: TorchLearner, keep: str, *, lacking: bool) -> list[str]:
     """A line on how the model that is kept is chosen, and why none is where that is the default."""
-    if keep == "best":
+    if keep != "last":
         rows, where = len(task.validation), "that the task brings"
         if task.held_out is not None:
             where = f"held out of {rows + learner.about.samples} for training (--keep last trains on all of them)"
-        return [f"the model with the least loss on validation data is kept: {rows} samples, {where}"]
+        which, why = "the model with the least loss on validation data", why_unsuited(task)
+        if keep == "blend" and why is None:
+            which = "a blend of the federated and the local-only model, weighted by validation data,"
+        line = f"{which} is kept: {rows} samples, {where}"
+        return [f"no blend: {why}; {line}" if keep == "blend" and why is not None else line]
     if lacking:
         return [
             f"nothing is held out for validation, so the last round's model is kept: {VALIDATION:.0%} of "

@@ -72,10 +72,11 @@ class MeasureSettings(Section):
         mark=Mark.OWN,
         group=_RUN,
     )
-    keep: Literal["auto", "best", "last"] = setting(
+    keep: Literal["auto", "best", "last", "blend"] = setting(
         "auto",
-        "which model to keep: best (by the loss on validation data), last, or auto: best, but last with --privacy, "
-        "--preset, --validation 0 or too few samples",
+        "which model to keep: best (by the loss on validation data), last, blend (of best and local-only one: the mean "
+        "of their probabilities; needs --alone always), or auto: best, but last with --privacy, --preset, --validation "
+        "0 or too few samples",
         mark=Mark.OWN,
         group=_RUN,
     )

@@ -138,7 +138,7 @@ def _results(report: Report) -> Panel:
     if any(map(_spent, groups)):
         columns["epsilon"] = lambda group: largest_cost(spent) if (spent := _spent(group)) else NONE
     runs = [run for group in groups for run in group.runs]
-    kept_best = any(run.settings.get("keep") == "best" for run in runs)
+    kept_best = any(run.settings.get("keep") in ("best", "blend") for run in runs)
     data = "validation" if any(run.settings.get("evaluate_on") == "validation" for run in runs) else "test"
     caption = (
         f"Means are over peers, each on its own {data} data, none counting more than another. Kept: the model that a "

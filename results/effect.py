@@ -15,8 +15,8 @@ from dpeer.results.units import decimals
 Verdict = Literal["improved", "worse", "inconclusive"]
 """The federated model beside the baseline."""
 
-Kept = Literal["joined", "alone"]
-"""Which model a peer keeps, where validation data weighed both."""
+Kept = Literal["joined", "alone", "blend"]
+"""Which model a peer keeps, where validation data weighed both: one of them, or a blend."""
 
 FEWEST_ROWS = 10
 """Fewer rows have no verdict: a resample of so few is no guide to others."""
@@ -29,7 +29,7 @@ LOCAL_ONLY = "local only"
 
 
 def _kept(value: Any) -> Kept | None:
-    return cast(Kept, value) if value in ("joined", "alone") else None
+    return cast(Kept, value) if value in ("joined", "alone", "blend") else None
 
 
 def _verdict(value: Any) -> Verdict | None:
@@ -75,7 +75,15 @@ class Effect(JsonFields):
     alone_validation_loss: float | None = json_field(number)
     """The same of the baseline."""
     kept: Kept | None = json_field(_kept)  # noqa: RUF009 - see `json_field`
-    """Which of the two is the peer's model; None where they were not weighed."""
+    """Which is the peer's model; None where the two were not weighed."""
+    weight: float | None = json_field(number)
+    """The federated model's share of the blend; None without one."""
+    blend: float | None = json_field(number)
+    """The measure of the blend."""
+    blend_validation_loss: float | None = json_field(number)
+    """The blend's."""
+    no_blend: str | None = json_field(text)
+    """The reason for no blend, where one was asked for."""
     why: str | None = json_field(text)
     """The reason for no comparison."""
 
@@ -125,7 +133,7 @@ def closing_lines(effect: Effect, folder: str | None = None) -> list[str]:
     if effect.rows is None:
         return missing
     name = "accuracy" if effect.of_accuracy else "loss"
-    model = "federated model: " if effect.kept == "alone" else ""
+    model = "" if effect.kept in (None, "joined") else "federated model: "
     first = f"{model}{name} {decimals(effect.joined)}{_auroc(effect.auroc)} on {_rows(effect)}"
     constant = "always the most frequent class" if effect.of_accuracy else "always the mean"
     if effect.constant is not None:
@@ -159,12 +167,21 @@ def _few_rounds(effect: Effect) -> str:
 
 
 def _kept_text(effect: Effect) -> list[str]:
-    """A line on the model that is kept; none where the two were not weighed."""
+    """Lines on the model that is kept, and why it is no blend; none where the two models were not weighed."""
+    missing = [] if effect.no_blend is None else [f"no blend: {effect.no_blend}"]
     if effect.kept is None or effect.validation_loss is None or effect.alone_validation_loss is None:
-        return []
+        return missing
     losses = {"federated": effect.validation_loss, "local-only": effect.alone_validation_loss}
+    if effect.kept == "blend":
+        name = "accuracy" if effect.of_accuracy else "loss"
+        return [
+            f"kept: the blend of both models, {effect.weight or 0:.2f} of it federated: {name} "
+            f"{decimals(effect.blend)}, validation loss {effect.blend_validation_loss or 0:.4g} (federated "
+            f"{losses['federated']:.4g}, local-only {losses['local-only']:.4g})"
+        ]
     kept, other = ("local-only", "federated") if effect.kept == "alone" else ("federated", "local-only")
-    return [f"kept: the {kept} model, validation loss {losses[kept]:.4g}; the {other} one's is {losses[other]:.4g}"]
+    line = f"kept: the {kept} model, validation loss {losses[kept]:.4g}; the {other} one's is {losses[other]:.4g}"
+    return [*missing, line]
 
 
 def gain_text(effect: Effect) -> str:

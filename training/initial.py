@@ -21,7 +21,7 @@ from torch.nn.parameter import is_lazy
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.training.models.scaling import BUFFERS
 from dpeer.training.split import is_under
-from dpeer.training.state.store import Origin
+from dpeer.training.state.store import Origin, federated_prefix
 
 _MOST = 3
 """How many names a line lists."""
@@ -176,7 +176,7 @@ _PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 class Weights:
-    """One open file, or several that make up one model.
+    """One open file, or several that make up one model; of a blend the federated member alone, by its own names.
 
     Args:
         sources: The open readers of the library.
@@ -188,17 +188,22 @@ class Weights:
     """
 
     def __init__(self, sources: Sequence[Any], sha256: str) -> None:
-        self._source = {name: source for source in sources for name in source.keys()}  # noqa: SIM118 - no mapping
+        self._source: dict[str, tuple[Any, str]] = {}
+        for source in sources:
+            prefix = federated_prefix(source.metadata())
+            names = (name for name in source.keys() if name.startswith(prefix))  # noqa: SIM118 - no mapping
+            self._source |= {name.removeprefix(prefix): (source, name) for name in names}
         self.sha256 = sha256
         self.shapes: Mapping[str, tuple[int, ...]] = {
-            name: tuple(source.get_slice(name).get_shape()) for name, source in self._source.items()
+            name: tuple(source.get_slice(there).get_shape()) for name, (source, there) in self._source.items()
         }
         stated = (Origin.of_file(source.metadata()) for source in sources)
         self.origin = max(filter(None, stated), key=[*Origin].index, default=None)
 
     def tensor(self, name: str) -> Tensor:
         """One tensor, in the type in which it is in the file."""
-        found: Tensor = self._source[name].get_tensor(name)
+        source, there = self._source[name]
+        found: Tensor = source.get_tensor(there)
         return found
 
 

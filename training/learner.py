@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from dpeer.privacy import Session
 from dpeer.training.algorithms import Algorithm
@@ -347,6 +347,12 @@ class TorchLearner:
         """
         with self._drawing(Purpose.WRITE, self.trainer.number):
             self.keeping.write(path)
+
+    @contextmanager
+    def kept(self) -> Iterator[nn.Module]:
+        """Context in which the task's model, which it gives, has the values that `write_model` writes."""
+        with self._calling(Purpose.EVALUATE, self.trainer.number), self.keeping.kept():
+            yield self.trainer.module
 
     def card(self) -> dict[str, Any]:
         """Entries of the model card for the model that `write_model` writes: see `dpeer.training.state.kept_model`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -189,7 +190,9 @@ def _found(
         raise TaskError(f"{str(folder)!r}: no comparison: {beside.why}")
     entry, values = _joined(folder, task, config.run.evaluate_on, summary, beside)
     entry |= compared_with(beside, str(entry["measure"]), values)
-    write_comparison(folder, summary, entry, beside.baseline, summary)
+    compute = beside.baseline.learner.about.compute
+    federated = lambda: nullcontext(load_model(folder).module.to(compute.device))  # noqa: E731
+    write_comparison(folder, summary, entry, federated, beside.baseline, summary)
     return effect_of(read_object(folder / SUMMARY).get("worth"))
 
 
@@ -242,7 +245,7 @@ def _beside(folder: Path, task: Task, config: RunConfig, rounds: int, *, finishe
     learner = learner_by_itself(task, config)
     if not finished:
         config = replace(config, training=config.training.model_copy(update={"finish": "none"}))
-    keep: Literal["last", "best"] = "best" if config.run.keep == "best" else "last"
+    keep: Literal["last", "best"] = "last" if config.run.keep == "last" else "best"
     beside = baseline_training(config, copied, learner, keep=keep, folder=folder, resume=True, rounds=rounds)
     assert beside is not None, "asked for"
     return beside

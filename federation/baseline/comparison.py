@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpeer.results.card import make_card, measured
+from dpeer.federation.baseline.kept import UNFINISHED, Federated, keep_one
 from dpeer.results.effect import NOTHING_RECEIVED, as_entry, majority_accuracy
 from dpeer.results.effect_statistics import find_gain
-from dpeer.results.files import CARD, MODEL, ROWS, SUMMARY, write_json, write_rows
-from dpeer.results.records import gap
+from dpeer.results.files import ROWS, SUMMARY, write_json, write_rows
 from dpeer.results.run_folders import read_object
 
 if TYPE_CHECKING:
@@ -62,13 +61,15 @@ def conclude_comparison(
     entry = {"on": on, "rounds_mixed": summary.get("rounds_mixed"), "validation_loss": learner.figures.best_loss}
     entry |= _compared(found, rows, learner, beside, facts, diverged=diverged)
     compared = not diverged and beside is not None and beside.why is None
-    write_comparison(folder, summary, entry, beside.baseline if beside is not None and compared else None, facts)
+    baseline = beside.baseline if beside is not None and compared else None
+    write_comparison(folder, summary, entry, learner.kept, baseline, facts)
 
 
 def write_comparison(
     folder: Path,
     summary: Mapping[str, Any],
     entry: Mapping[str, Any],
+    federated: Federated,
     baseline: LocalBaseline | None,
     facts: Mapping[str, Any],
 ) -> None:
@@ -78,6 +79,7 @@ def write_comparison(
         folder: The rank's folder.
         summary: Its summary so far.
         entry: What was found of both models.
+        federated: The federated model.
         baseline: The local-only model, trained to its end; None without one.
         facts: The entries of the summary on the run, besides its results.
 
@@ -87,37 +89,12 @@ def write_comparison(
     """
     written, found = dict(summary), dict(entry)
     if baseline is not None:
-        found |= _weighed(found.get("validation_loss"), baseline)
-        if found.get("kept") == "alone":
-            written |= _keep_baseline(folder, baseline, facts, summary)
+        more, kept = keep_one(folder, summary, federated, found.get("validation_loss"), baseline, facts)
+        found, written = found | more, written | kept
+    elif facts["settings"]["keep"] == "blend":
+        found["no_blend"] = UNFINISHED
     accuracy = found.get("alone") if found.get("measure") == "accuracy" else None
     write_json(folder / SUMMARY, {**written, "accuracy_alone": accuracy, "worth": as_entry(**found)})
-
-
-def _weighed(joined: float | None, baseline: LocalBaseline) -> dict[str, Any]:
-    """Which of the two models the validation data find better; empty where they have chosen neither's round."""
-    baseline.finish()
-    other = baseline.learner.figures.best_loss
-    if joined is None or other is None:
-        return {}
-    return {"alone_validation_loss": other, "kept": "alone" if other < joined else "joined"}
-
-
-def _keep_baseline(
-    folder: Path, baseline: LocalBaseline, facts: Mapping[str, Any], summary: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Write the local-only model, with its card, in place of the federated one; returns its entries of the summary."""
-    learner, found = baseline.learner, baseline.rows()[0]
-    training = learner.measure_training_accuracy() if facts["settings"]["training_accuracy"] else None
-    card = learner.card()
-    entries = {
-        "kept_round": learner.figures.best_round, "kept_point": "alone", "measured": measured(card),
-        "accuracy": found.accuracy, "test_loss": found.test_loss, "metrics": dict(found.metrics),
-        "training_accuracy": training, "generalization_gap": gap(training, found.accuracy),
-    }  # fmt: skip
-    learner.write_model(folder / MODEL)
-    write_json(folder / CARD, make_card(facts, card, {**summary, **entries}))
-    return entries
 
 
 def _compared(

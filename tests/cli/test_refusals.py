@@ -81,6 +81,7 @@ REFUSED = {
     f"{TASK} mine.py:raising --size 2": "task 'mine.py:raising' failed: FileNotFoundError: no scans for this site",
     f"{TASK} mine.py:task --partition iid": "--partition iid is for built-in tasks (digits",
     f"{TASK} mine.py:task --keep best --validation 0": "--keep best needs validation data",
+    f"{TASK} mine.py:task --keep blend": "--keep blend with --alone auto: it needs the local-only model",
     # Ranks and addresses.
     "start": "Missing option '--rank'.",
     "start --rank 8": "rank 8 does not exist in a federation of size 8: 0..7",

@@ -248,6 +248,21 @@ def test_a_gain_is_the_difference_of_its_two_columns_also_where_local_only_is_ke
         assert max(map(len, (line for line in text.splitlines() if "│" in line))) <= width
 
 
+def test_blends_stand_in_a_line_and_who_has_none_in_another(tmp_path: Path) -> None:
+    for rank, point in enumerate(("blend", "mixed")):
+        why = None if point == "blend" else "the task has a loss of its own"
+        worth = LOSING | {"kept": point, "no_blend": why}
+        kept = {"kept_point": point, "kept_round": 1 + rank, "accuracy": 0.7 if point == "blend" else 0.5}
+        peer(tmp_path, rank, [0.0, 0.0], 0.0, settings={"keep": "blend"}, worth=worth, **kept)
+    text = printed(collect(tmp_path, 2, 1.0), tmp_path, 120)
+    assert rows_of(text)[0][:3] == ["0", "0.5000", "0.6500"], "the federated model's, not the blend's"
+    assert rows_of(text)[0][-1] == "2, blend"
+    (line,) = (line for line in text.splitlines() if line.startswith("kept by validation loss: "))
+    assert ": 1 after mixing, 1 blended with local only, of round 2 to 3; mean accuracy of the kept" in line
+    assert line.endswith(" models 0.6000")
+    assert "\nno blend of 1 of 2 peers: the task has a loss of its own\n" in text
+
+
 def test_a_mean_is_of_the_peers_that_have_both_figures(tmp_path: Path) -> None:
     peer(tmp_path, 0, [0.0, 0.0], 0.0, worth=LOSING)
     peer(tmp_path, 1, [0.0, 0.0], 0.0, accuracy=0.9, worth={"measure": "accuracy", "joined": 0.9, "why": "no time"})

@@ -66,6 +66,17 @@ def test_the_last_line_has_the_kept_model_and_both_losses() -> None:
         "kept: the federated model, validation loss 0.3; the local-only one's is 0.4"
     )
     assert not any("kept" in one for one in closing_lines(of("improved")))
+    blend = {"weight": 0.731, "blend": 0.925, "blend_validation_loss": 0.351}
+    assert closing_lines(of("improved", kept="blend", **losses, **blend))[-1] == (
+        "kept: the blend of both models, 0.73 of it federated: accuracy 0.9250, validation loss 0.351 (federated "
+        "0.5124, local-only 0.4)"
+    )
+    assert line(0, "improved", kept="blend", **losses, **blend).startswith("federated model: accuracy 0.9000 on")
+    assert closing_lines(of("improved", kept="joined", no_blend="no time", **losses))[-2:] == [
+        "no blend: no time",
+        "kept: the federated model, validation loss 0.5124; the local-only one's is 0.4",
+    ]
+    assert line(-1, None, no_blend="no time") == "no blend: no time"
 
 
 def test_a_loss_is_called_one() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import dpeer
 from dpeer.training.evaluation import Evaluation
@@ -141,16 +141,20 @@ class Keeping:
                     self._selection.best = self._trainer.snapshot()
         return found
 
-    def write(self, path: Path) -> None:
+    def write(self, path: Path, blend: nn.Module | None = None) -> None:
         """Write the kept model to a safetensors file, under the model's own state names; adapters are merged into it.
+
+        Args:
+            path: The file.
+            blend: A blend in place of the kept model, to which it belongs.
 
         Raises:
             OSError: The file cannot be written.
         """
         with self.kept():
-            module = self._trainer.module
+            module = self._trainer.module if blend is None else blend
             values = module.state_dict() if self._trainer.task.lora is None else merged(module)
-            store.write_model(values, path, self._origin)
+            store.write_model(values, path, self._origin, blend=blend is not None)
 
     def predictions(self) -> tuple[tuple[Tensor, Tensor] | None, list[int] | None]:
         """Outputs and targets of the kept model, as `ModelSelection.predictions`, and the shape of one input.

@@ -21,6 +21,9 @@ from dpeer.training.state.file_names import REST, TENSORS
 _ORIGIN = "dpeer_privacy"
 """Its key in a file's metadata."""
 
+_FIRST = "dpeer_federated"
+"""The key of the prefix of the federated model's names in the file of a blend, which holds another model, too."""
+
 
 class Origin(StrEnum):
     """How a model whose records are not protected came about, the worst last.
@@ -138,18 +141,25 @@ def _short(value: Any) -> str:
     return json.dumps(value)
 
 
-def write_model(values: Mapping[str, Any], path: Path, origin: Origin | None = None) -> None:
+def federated_prefix(metadata: Mapping[str, str] | None) -> str:
+    """The prefix of the federated model's names in a file with this metadata; empty unless it is of a blend."""
+    return (metadata or {}).get(_FIRST, "")
+
+
+def write_model(values: Mapping[str, Any], path: Path, origin: Origin | None = None, *, blend: bool = False) -> None:
     """Write a model's values under its own state names to a safetensors file, replacing it in one step.
 
     Args:
         values: As its ``state_dict()`` gives them; what is no tensor is left out.
         path: The file. Equal values give equal bytes.
         origin: What it says of the records that the model was trained on.
+        blend: Whether they are of a `Blend`, whose first member is the federated model.
 
     Raises:
         OSError: The file cannot be written.
     """
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     metadata = {"format": "pt"} if origin is None else {"format": "pt", _ORIGIN: origin.value}
+    metadata |= {_FIRST: "members.0."} if blend else {}
     with replacing(path) as draft:
         write_tensors(tensors, draft, metadata)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import csv
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,7 @@ from dpeer.training.models import build_model
 from dpeer.training.models.scaling import scale_outputs, standardize
 from dpeer.training.randomness import undisturbed
 from dpeer.training.tasks import Choices
+from dpeer.training.use.blend import Blend
 from dpeer.training.use.new_data import NewData, as_inputs, read_new
 
 
@@ -251,9 +254,22 @@ def restored(card: Mapping[str, Any], saved: Path, module: nn.Module | None = No
     if module is None:
         with undisturbed():  # the caller draws on as if nothing had been drawn here
             module = _by_card(card, saved)
+    if card.get("blend") is not None:
+        module = Blend((module, copy.deepcopy(module)), _weights(card, saved))
     _check_alike(module, values, saved)
     module.load_state_dict(values, strict=False)
     return module.eval()
+
+
+def _weights(card: Mapping[str, Any], saved: Path) -> list[float]:
+    """The weights of the two models of a blend."""
+    try:
+        first, second = map(float, card["blend"]["weights"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"the card of {str(saved)!r} is damaged: {error!r}") from error
+    if not (0 <= first <= 1 and 0 <= second <= 1 and math.isclose(first + second, 1)):
+        raise CheckpointError(f"the card of {str(saved)!r} is damaged: weights {first:g} and {second:g}")
+    return [first, second]
 
 
 def _by_card(card: Mapping[str, Any], saved: Path) -> nn.Module:
