@@ -1,4 +1,4 @@
-"""A hundred thousand peers: closed forms. A dense matrix of them would take 80 GB."""
+"""Twenty thousand peers: closed forms. A dense matrix of them would take 3 GB."""
 
 import math
 from fractions import Fraction
@@ -10,7 +10,7 @@ from dpeer.topology import analyse, build, spectral_gap
 
 pytestmark = pytest.mark.slow
 
-PEERS = 100_000
+PEERS = 20_000
 TORUS = (100, 160)
 
 
@@ -29,13 +29,13 @@ def gap_at(size: int, steps: list[int], weight: float, frequency: int) -> float:
     return squared / (1.0 + math.sqrt(1.0 - squared))
 
 
-@pytest.mark.parametrize("size", [201, 99_999, PEERS])
+@pytest.mark.parametrize("size", [201, 19_999, PEERS])
 def test_rings_have_the_gap_of_their_closed_form(size: int) -> None:
     expected = 4.0 / 3.0 * math.sin(math.pi / size) ** 2
     assert spectral_gap(build("ring", size)) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("size", [3, 12, 1000, 1023, 99_991])
+@pytest.mark.parametrize("size", [3, 12, 1000, 1023, 19_997])
 @pytest.mark.parametrize("name", ["ring", "exponential", "exponential-directed"])
 @pytest.mark.parametrize("weights", ["metropolis", "best-constant"])
 def test_circulants_have_the_gap_of_their_exact_sums(name: str, size: int, weights: str) -> None:
@@ -73,11 +73,11 @@ def test_the_star_and_the_full_graph_have_known_gaps() -> None:
 
 
 def test_exponential_graphs_have_known_gaps_at_powers_of_two() -> None:
-    size = 1 << 16
-    assert spectral_gap(build("exponential-directed", size)) == pytest.approx(2.0 / 17.0, rel=1e-12)
-    assert spectral_gap(build("exponential", size)) == pytest.approx(2.0 / 16.0, rel=1e-12)
-    assert spectral_gap(build("hypercube", 1 << 14)) == pytest.approx(2.0 / 15.0, rel=1e-6)
+    size = 1 << 13
+    assert spectral_gap(build("exponential-directed", size)) == pytest.approx(2.0 / 14.0, rel=1e-12)
+    assert spectral_gap(build("exponential", size)) == pytest.approx(2.0 / 13.0, rel=1e-12)
+    assert spectral_gap(build("hypercube", 1 << 12)) == pytest.approx(2.0 / 13.0, rel=1e-6)
     found = analyse(build("one-peer-exponential", size))
-    assert (found.period, found.rounds, found.spectral_gap) == (16, 16, 1.0)
+    assert (found.period, found.rounds, found.spectral_gap) == (13, 13, 1.0)
     for name in ("exponential-directed", "exponential", "one-peer-exponential"):
         assert 0.1 < spectral_gap(build(name, PEERS)) < 1.0
