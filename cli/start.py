@@ -136,7 +136,7 @@ def print_end(outcome: Outcome | None, own: Settings, rank: int, terminal: Termi
     )
     if outcome is None:
         return 0
-    if outcome.status == "done":
+    if outcome.status in ("done", "left"):
         worth = effect_of(summary.get("worth"))
         for line in [] if worth is None else closing_lines(worth, str(folder)):
             terminal.say(f"dpeer: {line}")

@@ -21,9 +21,10 @@ from dpeer.results.effect import (
     interval_text,
     verdict_word,
 )
-from dpeer.results.effect_statistics import pooled, pooled_text
+from dpeer.results.effect_statistics import members_text, pooled
 from dpeer.results.figures import NAMES, called, in_words
 from dpeer.results.privacy_words import privacy_line
+from dpeer.results.run_folders import rank_folders, read_members
 from dpeer.results.training_alerts import ranks_rows
 from dpeer.results.units import decimals, size
 
@@ -76,7 +77,8 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     mixed = summary[f"{measure}_mixed"]
     apart = mixed != federated and bool(summary["body_parameters"])
     shared = settings.get("test_split") == "shared"
-    comparison = _Comparison(measure, federated, worth, summary, baseline)
+    members = read_members(rank_folders(out).values()) or range(len(federated))
+    comparison = _Comparison(measure, federated, worth, summary, baseline, members)
     shown = _shown(federated, higher_is_better=measure == "accuracy")
     rows = [[str(rank), *comparison.cells(rank)] for rank in shown]
     if best:
@@ -92,7 +94,7 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     if best:
         console.print(_kept(summary, measure), highlight=False, soft_wrap=True)
     if line := headline(worth):
-        every = "" if shared else pooled_text(worth)
+        every = "" if shared else members_text(dict(enumerate(worth)), members)
         console.print(f"{line}; {every}" if every else line, highlight=False, markup=False, soft_wrap=True)
     for line in filter(None, (_missing(worth, out), _not_blended(worth))):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -245,6 +247,7 @@ class _Comparison:
         worth: The effect of federating on each peer; None where it was not measured.
         run: The run's summary.
         baseline: The summary of the same peers with another algorithm; None for local-only models.
+        members: The ranks in the last member list.
     """
 
     def __init__(
@@ -254,7 +257,9 @@ class _Comparison:
         worth: Sequence[Effect | None],
         run: Mapping[str, Any],
         baseline: Mapping[str, Any] | None,
+        members: Sequence[int],
     ) -> None:
+        self._members = members
         self._measure, self._worth, self._federated = measure, worth, federated
         self._by_rows = any(one is not None and one.gain is not None for one in worth)
         if baseline is None:
@@ -303,19 +308,22 @@ class _Comparison:
         return [interval_text(one), verdict_word(one)]
 
     def mean(self, *, together: bool) -> tuple[list[str], str]:
-        """The row of the mean over the peers that have both figures, and a line that says so where not all have.
+        """The row of the mean over the members that have both figures, and a line that says so where not all have.
 
         Args:
             together: Whether the peers' rows are different ones, so that all have one verdict.
         """
-        own = [value for value in self._federated if value is not None]
+        own = [value for rank, value in enumerate(self._federated) if rank in self._members and value is not None]
         if not self.shown:
             return [decimals(_mean(own))], ""
-        gains = {rank: gain for rank in range(len(self._values)) if (gain := self._gain_of(rank)) is not None}
-        means = [_mean([values[rank] for rank in gains]) for values in (self._federated, self._values)]
-        rows = self._of_rows(pooled(self._worth) if together else None) if self._by_rows else []
+        ranks = [rank for rank in range(len(self._values)) if rank in self._members]
+        gains = {rank: gain for rank in ranks if (gain := self._gain_of(rank)) is not None}
+        means = [_mean([values[rank] for rank in gains or ranks]) for values in (self._federated, self._values)]
+        worth = dict(enumerate(self._worth))
+        whole = pooled([worth.get(rank) for rank in self._members]) if together else None
+        rows = self._of_rows(whole) if self._by_rows else []
         row = [*map(decimals, means), decimals(_mean([*gains.values()]), "+"), *rows]
-        if len(gains) == len(own):
+        if len(gains) in (0, len(own)):
             return row, ""
         which = f"{len(gains)} of {len(own)} peers have both figures, and are in the means"
         return row, f"{which}; {self._names[0]}, mean of all: {decimals(_mean(own))}"

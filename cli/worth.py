@@ -22,7 +22,9 @@ from dpeer.results.effect import (
     verdict_text,
     verdict_word,
 )
-from dpeer.results.effect_statistics import pooled_text
+from dpeer.results.effect_statistics import members_text
+from dpeer.results.files import SUMMARY
+from dpeer.results.run_folders import read_members, read_object
 from dpeer.results.sites import Combined, combine, read_site
 from dpeer.results.units import decimals
 
@@ -82,7 +84,7 @@ def _compare(folder: Path, device: str | None, file: Path | None) -> None:
         if len(folders) > 1:
             raise ConfigurationError(f"--give-away is for one rank: name one, such as {str(folders[0])!r}")
         check_may_give_away(folders[0], file)
-    found: list[Effect] = []
+    found: dict[int, Effect] = {}
     with Terminal() as terminal, asked_to_stop() as asked:
         for one in folders:
             start = f"dpeer: {one.name}: " if len(folders) > 1 else "dpeer: "
@@ -93,13 +95,14 @@ def _compare(folder: Path, device: str | None, file: Path | None) -> None:
             compared = compare_after_run(one, asked.is_set, say, device=device)
             if compared is None:
                 return
-            found.append(compared)
+            found[int(read_object(one / SUMMARY)["rank"])] = compared
             terminal.flush()  # before what goes to stdout
             for line in closing_lines(compared):
                 click.echo(f"{start}{line}")
     if len(found) > 1:
-        together = "" if has_shared_rows(folders[0]) else pooled_text(found)
-        for line in filter(None, (headline(found), together)):
+        members = read_members(folders) or range(read_object(folders[0] / SUMMARY)["size"])
+        together = "" if has_shared_rows(folders[0]) else members_text(found, members)
+        for line in filter(None, (headline([*found.values()]), together)):
             click.echo(f"dpeer: {line}")
     if file is not None:
         give_away(folders[0], file)

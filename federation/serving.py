@@ -39,8 +39,9 @@ from dpeer.peer.logs import PeerLog, Sink
 from dpeer.peer.snapshot import Snapshot
 from dpeer.peer.transports import Keyring, TransportOptions, make_transport
 from dpeer.peer.transports.proxies import proxies
-from dpeer.results.files import LOG, rank_folder
-from dpeer.results.run_folders import read_entries
+from dpeer.results.effect import closing_lines, effect_of
+from dpeer.results.files import LOG, SUMMARY, rank_folder
+from dpeer.results.run_folders import read_entries, read_object
 from dpeer.training import forget
 
 if TYPE_CHECKING:
@@ -52,8 +53,6 @@ Report = Callable[[dict[str, Any]], None]
 
 END_WITHIN = 60.0
 """Seconds within which one request to stop ends a peer's process, also where its disk hangs."""
-
-"""Why a peer answers no question about its members yet."""
 
 Meet = Callable[[str | None], Awaitable[Mapping[int, str]]]
 """Called with the address at which this peer listens; returns the addresses of all peers, by rank."""
@@ -252,7 +251,7 @@ async def _serve(
 
     async def compare(outcome: Outcome) -> None:
         if parts.baseline is not None:
-            parts.baseline.end(outcome.completed_rounds)
+            parts.baseline.end(outcome.completed_rounds, finished=outcome.status == "done")
         await worker.run(
             conclude_comparison, out, parts.learner, parts.baseline, parts.facts, stopper.requested.is_set,
             lambda line: log.info("worth", message=line), diverged=outcome.diverged,
@@ -296,13 +295,17 @@ async def _serve(
         if config.run.log_to:
             await asyncio.to_thread(close_trackers, [tracking])
     requests["drain"] = leave  # no round is left, but perhaps the comparison with the local-only baseline
+    gone = outcome.status in ("left", "evicted") and outcome.completed_rounds > 0
+    if gone or (outcome.status == "done" and not outcome.concluded_before):
+        await compare(outcome)
     if outcome.status in ("isolated", "left-behind", "evicted"):
+        worth = effect_of(read_object(out / SUMMARY).get("worth")) if gone else None
+        for line in closing_lines(worth, str(rank_folder(config.run.out, rank))) if worth is not None else ():
+            log.info("worth", message=line)
         rounds = peer.core.schedule.rounds
         after = f"ended after {outcome.completed_rounds} of {rounds} rounds, {outcome.why}"
         then = "; --resume goes on" if outcome.status == "isolated" else ""
         raise Isolated(f"{after}{then}; the model is in {rank_folder(config.run.out, rank)}")
-    if outcome.status == "done" and not outcome.concluded_before:
-        await compare(outcome)
     return outcome
 
 

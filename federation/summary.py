@@ -126,10 +126,11 @@ def _worth(peers: Mapping[int, PeerSummary], ranks: int) -> list[dict[str, Any] 
 
 
 def _status(peers: Sequence[PeerSummary | None]) -> str:
-    """Failed if a peer left no summary; stopped if one was stopped; else done."""
+    """Failed if a peer left no summary; stopped if one was stopped; else done, by those that are members to the end."""
     if any(peer is None for peer in peers):
         return "failed"
-    return "done" if all(peer and peer.status == "done" for peer in peers) else "stopped"
+    ended = [peer.status for peer in peers if peer and peer.status not in ("left", "evicted")]
+    return "done" if ended.count("done") == len(ended) > 0 else "stopped"
 
 
 def wall_seconds(out: Path) -> float:

@@ -8,9 +8,7 @@ from typing import Any
 
 from dpeer.exceptions import system_error
 from dpeer.peer.core.member_list import MemberList, MemberListError, of_document
-from dpeer.results.files import write_json
-
-MEMBERS = "members.json"
+from dpeer.results.files import MEMBERS, write_json
 
 
 def write_lists(folder: Path, counts: MemberList, waits: MemberList | None) -> None:

@@ -22,12 +22,13 @@ from dpeer.peer.core.handshake import ABSENT, difference
 from dpeer.peer.core.member_list import MemberList
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, SaveCopy
-from dpeer.peer.member_files import MEMBERS, read_lists, write_lists
+from dpeer.peer.member_files import read_lists, write_lists
 from dpeer.peer.released_file import ReleasedFile
 from dpeer.peer.run_results import RunCounts, Totals, round_entries
 from dpeer.results.card import make_card, measured
 from dpeer.results.files import (
     CARD,
+    MEMBERS,
     METRICS,
     MODEL,
     RELEASED,

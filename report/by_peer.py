@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from dpeer.report.facets import LINES, Report
 from dpeer.report.style import COLORS, GREY, Panel, legend, name_rows, new_figure
 from dpeer.results.effect import Effect, Verdict, headline, verdict_word
-from dpeer.results.effect_statistics import pooled_text
+from dpeer.results.effect_statistics import members_text
 from dpeer.results.groups import Group
 from dpeer.results.run_folders import RunFolder
 from dpeer.results.units import decimals
@@ -57,8 +57,9 @@ def headlines(groups: tuple[Group, ...]) -> list[str]:
     for group in groups:
         effects = [effect for run in group.runs for effect in effects_of(run).values()]
         if line := headline(effects):
-            if len(group.runs) == 1 and group.runs[0].settings.get("test_split") != "shared":
-                line = "; ".join(filter(None, (line, pooled_text(effects))))
+            run = group.runs[0]
+            if len(group.runs) == 1 and len(run.peers) > 1 and run.settings.get("test_split") != "shared":
+                line = "; ".join(filter(None, (line, members_text(effects_of(run), run.members))))
             found.append(f"{group.name}: {line}" if len(groups) > 1 else line)
     return found
 

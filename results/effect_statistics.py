@@ -157,6 +157,18 @@ def pooled_text(found: Sequence[Effect | None]) -> str:
     return f"{len(found)} peers together: {verdict_text(one)}; mean gain {gain_text(one)}"
 
 
+def members_text(found: Mapping[int, Effect | None], members: Sequence[int]) -> str:
+    """The gain of all members together in a sentence, and which compared peers are none any more.
+
+    Args:
+        found: Each peer's effect, by rank.
+        members: The ranks in the last member list.
+    """
+    gone = [str(rank) for rank, one in sorted(found.items()) if rank not in members and one is not None and one.verdict]
+    left = f"not counted, because no member any more: rank {', '.join(gone)}" if gone else ""
+    return "; ".join(filter(None, (pooled_text([found.get(rank) for rank in members]), left)))
+
+
 def sign_test(better: int, worse: int) -> float:
     """The two-sided p-value of so many rows of either kind if both kinds were equally likely."""
     from scipy.stats import binomtest

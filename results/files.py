@@ -39,6 +39,9 @@ RELEASED = "released.json"
 """In a rank's folder: the last round that it has trained and released, completed or not, and the rounds that it knows
 itself to have completed where --resume has dropped their lines."""
 
+MEMBERS = "members.json"
+"""In a rank's folder: the member lists that count and wait, as operators have signed them."""
+
 DISAGREEMENT = "disagreement.jsonl"
 """In the run folder of a simulation: how far apart the bodies are, a line for each round."""
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.results.files import DISAGREEMENT, METRICS, SUMMARY, parse
-from dpeer.results.json_fields import number, whole
+from dpeer.results.files import DISAGREEMENT, MEMBERS, METRICS, SUMMARY, parse
+from dpeer.results.json_fields import number, table, whole
 from dpeer.results.records import Figure, Metrics, RoundRecord
 from dpeer.results.summaries import PeerSummary, RunSummary
 
@@ -75,6 +75,7 @@ class RunFolder:
         status: done, stopped, failed or unfinished.
         notes: Damage and missing files, a sentence each.
         distances: Consensus distance by round, where it was recorded.
+        listed: The ranks in the last member list; empty for those of the federation file.
         source: The index of the searched folder that it was found in.
     """
 
@@ -85,6 +86,7 @@ class RunFolder:
     status: str
     notes: tuple[str, ...]
     distances: Mapping[int, float]
+    listed: tuple[int, ...] = ()
     source: int = 0
 
     @cached_property
@@ -93,6 +95,11 @@ class RunFolder:
         least = max(self.peers, default=-1) + 1
         stated = (self.summary.size if self.summary else None) or whole(self.settings.get("size")) or least
         return stated if least <= stated <= _PEERS else least
+
+    @property
+    def members(self) -> Sequence[int]:
+        """The ranks that are members at the end."""
+        return self.listed or range(self.size)
 
     @cached_property
     def completed(self) -> int:
@@ -212,6 +219,7 @@ def read_run(folder: Path) -> RunFolder | None:
         status=status,
         notes=(),
         distances={known: far for known, far in read_distances(folder / DISAGREEMENT).items() if far is not None},
+        listed=read_members(rank_folders(folder).values()),
     )
     return replace(run, notes=tuple(_notes(run)))
 
@@ -283,6 +291,13 @@ def rank_folders(folder: Path) -> dict[int, Path]:
         (int(name), path) for name, path in found.items() if name.isascii() and name.isdigit() and len(name) < 7
     )
     return dict(ranks)
+
+
+def read_members(folders: Iterable[Path]) -> tuple[int, ...]:
+    """The ranks in the newest member list that counts in one of these ranks' folders; empty without one."""
+    lists = [found for folder in folders if (found := table(read_object(folder / MEMBERS).get("list"))) is not None]
+    newest = max(lists, key=lambda one: whole(one.get("version")) or 0, default={})
+    return tuple(sorted(int(rank) for rank in table(newest.get("members")) or () if rank.isdecimal()))
 
 
 def _read_peer(folder: Path, rank: int) -> PeerFolder | None:

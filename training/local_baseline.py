@@ -72,7 +72,6 @@ class LocalBaseline:
         evaluate_on: See `TorchLearner`.
         evaluate_every: In which rounds the best model is looked for.
         compute: The device and precision.
-        rounds: How many rounds it trains, if those are fewer than were planned.
 
     Attributes:
         learner: The model, the card of that, and with ``keep="best"`` the loss that has chosen it.
@@ -95,12 +94,11 @@ class LocalBaseline:
         evaluate_on: Literal["test", "validation"] = "test",
         evaluate_every: int = 1,
         compute: Compute = HOST,
-        rounds: int | None = None,
     ) -> None:
         h, changes = hyperparameters, local_budget(hyperparameters, gradients)
         self.epochs, self.completed = int(changes["body_epochs"]), 0
-        self.rounds, self._takes_part = h.rounds if rounds is None else rounds, takes_part
-        self._finished = False
+        self.rounds, self._takes_part = h.rounds, takes_part
+        self._to_finish = True
         self._keeps_best, self._every = keep == "best", evaluate_every
         self._steps = _Stoppable(compute)
         self.learner = build_learner(
@@ -111,9 +109,14 @@ class LocalBaseline:
         self._a_round = changes.get("local_steps") or self.epochs * an_epoch
         self.steps = self._a_round * sum(takes_part(number) for number in range(self.rounds))
 
-    def extend(self, rounds: int) -> None:
-        """Train so many rounds in all, because the run has got more than were planned."""
-        self.rounds = rounds
+    def plan(self, rounds: int, *, finish: bool) -> None:
+        """Train so many rounds in all, because the run has had more or fewer than were planned.
+
+        Args:
+            rounds: How many.
+            finish: Whether the peer's own model is finished after them.
+        """
+        self.rounds, self._to_finish = rounds, finish
         self.steps = self._a_round * sum(self._takes_part(number) for number in range(rounds))
 
     @property
@@ -180,9 +183,9 @@ class LocalBaseline:
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        if self.done and not self._finished:
+        if self.done and self._to_finish:
             self.learner.fine_tune(self.rounds - 1)
-            self._finished = True
+            self._to_finish = False
 
 
 def local_budget(h: Hyperparameters, gradients: float) -> dict[str, Any]:

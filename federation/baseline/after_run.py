@@ -243,11 +243,10 @@ def _beside(folder: Path, task: Task, config: RunConfig, rounds: int, *, finishe
     """The peer's baseline, as far as it is trained already."""
     copied = copy_for_baseline(task, config.run.alone, "")
     learner = learner_by_itself(task, config)
-    if not finished:
-        config = replace(config, training=config.training.model_copy(update={"finish": "none"}))
     keep: Literal["last", "best"] = "last" if config.run.keep == "last" else "best"
-    beside = baseline_training(config, copied, learner, keep=keep, folder=folder, resume=True, rounds=rounds)
+    beside = baseline_training(config, copied, learner, keep=keep, folder=folder, resume=True, later=True)
     assert beside is not None, "asked for"
+    beside.end(rounds, finished=finished)
     return beside
 
 
@@ -260,10 +259,10 @@ def _joined(
 ) -> tuple[dict[str, Any], Sequence[float]]:
     """The entry as the run has left it, and the figure of each row of the model that it has kept.
 
-    A run that has ended early has measured nothing row by row: that is done here.
+    A run that was stopped has measured nothing row by row: that is done here.
     """
     known, rows = summary.get("worth") or {}, read_rows(folder)
-    if summary["status"] == "done" and rows is not None and known.get("measure") == rows[0]:
+    if rows is not None and known.get("measure") == rows[0]:
         return {**known, "why": None}, rows[1]
     module = load_model(folder).module
     assert beside.baseline is not None, "trained"

@@ -105,16 +105,17 @@ class BaselineTraining:
         self._began = self._saved = time.monotonic()
         self._ended: float | None = None
 
-    def end(self, rounds: int = 0) -> None:
-        """Note that the run's rounds are over: what is trained from now on makes it end later.
+    def end(self, rounds: int | None = None, *, finished: bool = True) -> None:
+        """Note that the peer's rounds are over: what is trained from now on makes it end later.
 
         Args:
-            rounds: How many they were, if a member list has added some to those that were planned.
+            rounds: How many they were, if a member list may have changed those that were planned.
+            finished: Whether the peer's own model is finished at home; that of a peer that leaves is not.
         """
         if self._ended is None:
             self._ended = time.monotonic()
-        if self.baseline is not None and rounds > self.baseline.rounds:
-            self.baseline.extend(rounds)
+        if self.baseline is not None and rounds not in (None, self.baseline.rounds):
+            self.baseline.plan(rounds, finish=finished)
 
     def finish(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
         """After the last round: train if the time allows it; else `why` has the reason, and it can be trained later.
@@ -236,7 +237,7 @@ def baseline_training(
     folder: Path,
     resume: bool = False,
     process: AllOrNone | None = None,
-    rounds: int | None = None,
+    later: bool = False,
 ) -> BaselineTraining | None:
     """The baseline that is trained after a peer's rounds, as its settings have it.
 
@@ -248,7 +249,7 @@ def baseline_training(
         folder: The rank's folder.
         resume: Whether the peer goes on with an earlier run, and so with what that has saved.
         process: What decides for all peers of this process; None for a peer in a process of its own.
-        rounds: How many rounds a run has completed that has ended: only these are trained, each of which is saved.
+        later: Whether the run has ended long ago: each round is saved then.
     """
     if copied is None or not resume:
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
@@ -266,11 +267,11 @@ def baseline_training(
         copied, hyperparameters, learner.algorithm.gradients(hyperparameters),
         lambda number: rank >= meeting.size or meeting.at(number, rank).active, rank=rank, seed=config.training.seed,
         keep=keep, evaluate_on=run.evaluate_on, evaluate_every=run.evaluate_every,
-        compute=learner.about.compute, rounds=rounds,
+        compute=learner.about.compute,
     )  # fmt: skip
     return BaselineTraining(
         made, mode=run.alone, process=process, folder=folder / FOLDER,
-        save_every=_SAVE_EVERY if rounds is None else 0.0,
+        save_every=0.0 if later else _SAVE_EVERY,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from safetensors.numpy import save_file
 from dpeer.cli.summary_table import show
 from dpeer.federation.summary import collect, wall_seconds
 from dpeer.results.privacy_words import privacy_line
+from dpeer.results.run_folders import find_runs
 
 
 def peer(out: Path, rank: int, body: list[float], head: float, **changes: Any) -> None:
@@ -273,6 +274,25 @@ def test_a_mean_is_of_the_peers_that_have_both_figures(tmp_path: Path) -> None:
         ["mean", "0.5000", "0.6500", "-0.1500", "-", "-"],
     ]
     assert "\n1 of 2 peers have both figures, and are in the means; federated, mean of all: 0.7000\n" in text
+
+
+def test_all_are_the_members_of_the_last_list(tmp_path: Path) -> None:
+    better = LOSING | {"joined": 0.8, "gain": 0.15, "low": 0.05, "high": 0.25, "verdict": "improved", "kept": "joined"}
+    for rank, (worth, status) in enumerate([(LOSING, "left"), (better, "done"), (better, "done")]):
+        peer(tmp_path, rank, [0.0, 0.0], 0.0, accuracy=worth["joined"], worth=worth, status=status)
+    for rank, (version, members) in enumerate([(2, (1, 2)), (2, (1, 2)), (1, (0, 1, 2))]):
+        last = {"version": version, "members": {str(one): {} for one in members}}
+        (tmp_path / f"rank-{rank}" / "members.json").write_text(json.dumps({"list": last, "next": None}))
+    found = collect(tmp_path, 3, 1.0)
+    assert found["status"] == "done", "a peer that has left needs no --resume"
+    text = printed(found, tmp_path)
+    rows = rows_of(text)
+    assert rows[0] == ["0", "0.5000", "0.6500", "-0.1500", "-0.2500 to -0.0500", "worse"]
+    assert rows[-1] == ["mean", "0.8000", "0.6500", "+0.1500", "+0.0826 to +0.2125", "improved"]
+    assert "2 of 3 peers improved over local only; 1 worse; 2 peers together: improved over local only" in text
+    assert "; not counted, because no member any more: rank 0\n" in text
+    (run,) = find_runs([tmp_path])
+    assert run.members == (1, 2)
 
 
 def test_of_a_regression_the_two_columns_are_losses_and_no_cell_is_cut(tmp_path: Path) -> None:

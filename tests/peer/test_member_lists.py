@@ -10,9 +10,10 @@ import pytest
 from dpeer.exceptions import ConfigurationError
 from dpeer.peer.config import ListsConfig
 from dpeer.peer.core.member_list import Former, Member, MemberList, MemberListError, Signers
-from dpeer.peer.member_files import MEMBERS, read_lists, write_lists
+from dpeer.peer.member_files import read_lists, write_lists
 from dpeer.peer.transports import Keyring
 from dpeer.peer.transports.curve import new_secret, public_of
+from dpeer.results.files import MEMBERS
 from dpeer.topology import build
 from tests.peer.conftest import VectorLearner, done
 from tests.peer.core.test_member_list import OPERATORS

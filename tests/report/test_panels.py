@@ -32,7 +32,9 @@ def test_every_peer_is_shown_federated_beside_local_only_with_a_headline(make_ru
     (axes,) = panel.figure.axes
     bars = [line.get_xdata().tolist() for line in axes.lines if len(line.get_xdata()) == 2]
     assert bars == [pytest.approx([0.7, 0.9]), pytest.approx([0.4, 0.6])], "the gain's interval, from local only on"
-    assert headlines(report.groups) == ["1 of 2 peers improved over local only; 1 worse"]
+    assert headlines(report.groups) == [
+        "1 of 2 peers improved over local only; 1 worse; no verdict of all together: 2 of 3 peers are compared"
+    ]
 
 
 @pytest.mark.parametrize("other", [entry(0.3, "improved"), {**entry(0.3, joined=1.0, alone=0.7), "measure": "loss"}])
@@ -66,10 +68,10 @@ def test_the_headline_of_one_run_has_the_gain_of_all_its_peers_together(make_run
 def test_of_several_groups_each_has_its_headline(make_run: Any, report_of: Of) -> None:
     one = make_run("one", more={"worth": [entry(0.1), entry(-0.1), None]})
     other = make_run("other", algorithm="dfedavgm", more={"worth": [entry(0.3, "improved"), None, entry(0.0)]})
-    report = report_of(one, other)
+    report, some = report_of(one, other), "no verdict of all together: 2 of 3 peers are compared"
     assert headlines(report.groups) == [
-        "dfedmdc: 0 of 2 peers improved over local only; 2 inconclusive",
-        "dfedavgm: 1 of 2 peers improved over local only; 1 inconclusive",
+        f"dfedmdc: 0 of 2 peers improved over local only; 2 inconclusive; {some}",
+        f"dfedavgm: 1 of 2 peers improved over local only; 1 inconclusive; {some}",
     ]
     panel = results_of_peers(report)
     assert panel.alt.endswith("a row for each group. dfedmdc: mean 0.717. dfedavgm: mean 0.717.")

@@ -41,7 +41,7 @@ def test_a_member_joins_one_moves_one_leaves_and_the_run_gets_more_rounds(
         known = len(lines(run / f"rank-{rank}"))
         until(lambda: any({*others} <= {*one["heard"]} for one in lines(run / f"rank-{rank}")[known:]))
 
-    peers = {rank: start(rank) for rank in range(3)}
+    peers = {rank: start(rank, *(("--alone", "always") if rank == 2 else ())) for rank in range(3)}
     mixed(0, 1, 2)
 
     key = dpeer("keygen", "--rank", 3, "--out", "keys").out.split('"')[1]
@@ -70,12 +70,16 @@ def test_a_member_joins_one_moves_one_leaves_and_the_run_gets_more_rounds(
 
     gone = dpeer("members", "remove", "run/rank-0", "--rank", 2, *SIGNED)
     assert (gone.code, gone.out.splitlines()[0]) == (0, "rank 2 leaves"), gone.err
-    peers.pop(2).succeed()
+    hurry()
+    leaver = peers.pop(2)
+    leaver.succeed()
     left = json.loads((run / "rank-2" / "summary.json").read_text())
     assert left["status"] == "left"
     assert (run / "rank-2" / "model.safetensors").exists()
+    assert left["worth"]["rounds"] == left["worth"]["planned"] == left["completed_rounds"] < ROUNDS
+    assert left["worth"]["verdict"] is not None
+    assert "dpeer: gain " in leaver.output
 
-    hurry()
     for peer in peers.values():
         peer.succeed()
     for rank in peers:

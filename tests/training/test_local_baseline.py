@@ -32,10 +32,10 @@ def make(dropout: float = 0.0, **values: Any) -> Task:
     return Task(model=model, head=("1", "4"), train=data, test=data, **values)
 
 
-def local(task: Task, h: Hyperparameters = H, **options: Any) -> TorchLearner:
+def local(task: Task, h: Hyperparameters = H, rounds: int = H.rounds, **options: Any) -> TorchLearner:
     """What `--algorithm local` trains, without interruption."""
     learner = build_learner(task, "local", h, rank=RANK, seed=SEED, **options)
-    for number in range(h.rounds):
+    for number in range(rounds):
         learner.train(number)
         learner.evaluate()
     return learner
@@ -162,12 +162,17 @@ def test_what_was_saved_goes_on_with_the_same_bits(tmp_path: Path) -> None:
 
 
 def test_of_a_run_that_ended_early_it_trains_the_completed_rounds(tmp_path: Path) -> None:
-    unfinished = H.model_copy(update={"finish": "none"})
-    expected = local(make(), unfinished.model_copy(update={"rounds": 2}))
-    cut = through(alone(make(), h=unfinished, rounds=2))
-    assert (cut.rounds, cut.completed, cut.made) == (2, 2, cut.steps)
-    assert model(cut, tmp_path) == model(expected, tmp_path)
-    assert cut.rows() == expected.rows()
+    h = H.model_copy(update={"finish": "all:1"})
+    expected = local(make(), h, 2)
+    for finish in (False, True):
+        if finish:
+            expected.fine_tune(1)
+        cut = alone(make(), h=h)
+        cut.plan(2, finish=finish)
+        through(cut)
+        assert (cut.rounds, cut.completed, cut.made) == (2, 2, cut.steps)
+        assert cut.rows() == expected.rows()
+        assert model(cut, tmp_path) == model(expected, tmp_path)
 
 
 def test_the_data_are_shared_and_the_model_is_not() -> None:
