@@ -18,8 +18,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.federation.scheduler_rank import own_rank
 from dpeer.privacy import Guarantee, SampleGuarantee, accounting
 from dpeer.privacy.accounting import ACCOUNTANTS, Accountant, Charge, tightest
-from dpeer.privacy.outlook import ADVICE, noise_over_drift
-from dpeer.privacy.sample_level import Head, phases_of
+from dpeer.privacy.guarantee import Head, phases_of
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.privacy.soundness import check_delta, default_delta
 from dpeer.results.files import finite
@@ -170,7 +169,7 @@ def _of_file(file: Path, rank: int, accountant: Accountant | None) -> tuple[str,
         found, rows = _of_client(made, rounds, accountant)
         more.append(("parameters", f"{planned.parameters:,}", "values that get noise in a release"))
     found |= {"noise_std": made.noise_std, "rank": rank, "size": planned.size, "parameters": planned.parameters}
-    found |= _survival(found["mode"], given, made)[0] | {"promises": list(planned.promises)}
+    found |= _survival(given, made)[0] | {"promises": list(planned.promises)}
     return made.words, found, rows + more, ["A start will say:", *planned.promises]
 
 
@@ -198,7 +197,7 @@ def _of_flags(given: dict[str, Any]) -> tuple[str, dict[str, Any], TableRows, li
         rate = min(1.0, given["batch_size"] / units)
         head: Head = given["dp_head"] or "joint"
         made = SampleGuarantee(
-            rate, noise, clip, delta, phases_of(given["steps"], given["head_steps"] or 0), head, units=units
+            noise, clip, delta, rate, phases_of(given["steps"], given["head_steps"] or 0), head, units=units
         )
         if target is not None:
             made = made.calibrated(target, rounds, accountant)
@@ -209,7 +208,7 @@ def _of_flags(given: dict[str, Any]) -> tuple[str, dict[str, Any], TableRows, li
         if target is not None:
             found["noise_std"] = made.noise_std
     if given["parameters"] is not None:
-        outlook, line = _survival(given["privacy"], given, made)
+        outlook, line = _survival(given, made)
         found |= outlook
         lines.append(line)
     return made.words, found, rows, lines if warning is None else [*lines, warning]
@@ -294,7 +293,7 @@ def _of_client(made: Guarantee, rounds: int, accountant: Accountant | None) -> t
 def _of_sample(made: SampleGuarantee, rounds: int, accountant: Accountant | None) -> tuple[dict[str, Any], TableRows]:
     """The guarantee at sample level: the values of the JSON, and the rows of the table."""
     accountant = accountant or tightest(made.charges(rounds))
-    epsilon, steps = made.epsilon(rounds, accountant), made.compositions(rounds)
+    epsilon, steps = made.epsilon(rounds, accountant), made.steps(rounds)
     found = {
         "epsilon": epsilon,
         "delta": made.delta,
@@ -309,7 +308,7 @@ def _of_sample(made: SampleGuarantee, rounds: int, accountant: Accountant | None
         "accountant": accountant,
     }
     of_head = sum(phase.steps for phase in made.phases if phase.part == "head")
-    others = made.compositions(1) - of_head
+    others = made.steps(1) - of_head
     each = f"{others:,} local steps in each"
     if of_head:
         each = f"{of_head:,} local steps of the head and {others:,} of the body in each"
@@ -332,11 +331,11 @@ def _noise_rows(made: Guarantee | SampleGuarantee, what: str, whole: str) -> Tab
     ]
 
 
-def _survival(level: str, given: Mapping[str, Any], made: Guarantee | SampleGuarantee) -> tuple[dict[str, Any], str]:
+def _survival(given: Mapping[str, Any], made: Guarantee | SampleGuarantee) -> tuple[dict[str, Any], str]:
     """Whether training can survive the noise: values of the JSON, and a sentence."""
     moved = "updates" if isinstance(made, Guarantee) else "gradients"
     ratio = made.noise_ratio(given["parameters"])
-    left = noise_over_drift(ratio, given["size"], made.moves(given["rounds"]))
+    left = made.noise_over_way(given["parameters"], given["size"], given["rounds"])
     compared = (
         f"the noise left in the average of {given['size']:,} bodies after {given['rounds']:,} rounds is {_short(left)} "
         f"times as long as the furthest way that clipped {moved} could go"
@@ -344,7 +343,7 @@ def _survival(level: str, given: Mapping[str, Any], made: Guarantee | SampleGuar
     found = {"noise_norm_over_clip_norm": ratio, "noise_over_longest_way": left, "survives": left <= 1.0}
     if left <= 1.0:
         return found, f"Training may survive this: {compared}; well below 1 is what it needs."
-    return found, f"Training cannot survive this: {compared}; {ADVICE[level]}."
+    return found, f"Training cannot survive this: {compared}; {made.advice}."
 
 
 def _short(value: float) -> str:

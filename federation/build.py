@@ -172,15 +172,18 @@ def build(
         "extras": learner.about.manifest.get("extras", {}),
         "training_samples": learner.about.samples,
         "evaluated_samples": len(getattr(task, run.evaluate_on)),
-        "stated": session.guarantee.stated if isinstance(session, SampleSession) else None,
+        # N and its unit, which a model's card has in place of the training records' true number.
+        "stated": {"number": session.guarantee.units, "of": session.guarantee.unit}
+        if isinstance(session, SampleSession)
+        else None,
         "class_counts": class_counts(task, "train"),
         "class_names": list(task.names.get("classes", ())) or None,
         "evaluated_class_counts": class_counts(task, run.evaluate_on),
         "settings": config.plain() | {"validation": held_out, "keep": keep},
     }
     beside = baseline_training(config, copied, learner, keep=kept, folder=own_folder, resume=resume, process=process)
-    noised = learner.about.trained_together if isinstance(session, SampleSession) else learner.about.shared_values
-    promises = [] if session is None else session.notes(noised)
+    about = learner.about
+    promises = [] if session is None else session.notes(session.noised(about.shared_values, about.trained_together))
     divided_as = None
     if task.indices is not None:
         places = {name: index.tolist() for name, index in task.indices.items()}

@@ -7,7 +7,7 @@ from pathlib import Path
 from dpeer.exceptions import CheckpointError
 from dpeer.peer import checkpoint
 from dpeer.peer.config import Counted
-from dpeer.privacy.ledger import FOLDER, LEDGER, current, read_or_none, uncharged
+from dpeer.privacy.ledger import FOLDER, LEDGER, current, uncharged
 from dpeer.results.files import METRICS, RELEASED
 from dpeer.results.json_fields import whole
 from dpeer.results.metrics_file import MetricsFile
@@ -45,38 +45,29 @@ def check_ledger(folder: Path) -> None:
     Raises:
         CheckpointError: Says which file proves it.
     """
-    ledger, run = folder / FOLDER / LEDGER, current(folder / FOLDER)
-    releases, steps, why = _recorded(folder), _recorded(folder, "steps"), ""
-    if releases > run.releases:
-        why = f"it has {run.releases} private releases, metrics.jsonl or the checkpoint tell of {releases}"
-    if steps > run.steps:
-        why = f"it has {run.steps} private steps, metrics.jsonl or the checkpoint tell of {steps}"
-    if lost := uncharged(folder / FOLDER):
+    there, run, why = folder / FOLDER, current(folder / FOLDER), ""
+    for what, kept in (("releases", run.releases), ("steps", run.steps)):
+        if (told := _recorded(folder, what)) > kept:
+            why = f"it has {kept} private {what}, metrics.jsonl or the checkpoint tell of {told}"
+    if lost := uncharged(there):
         why = f"it lacks the line of {lost[-1].name}, which may have been sent"
     if why:
         raise CheckpointError(
-            f"the privacy ledger {str(ledger)!r} is damaged ({why}): restore the file as it was last (an older copy "
-            "will not do), or start a run in another --out"
+            f"the privacy ledger {str(there / LEDGER)!r} is damaged ({why}): restore the file as it was last (an older "
+            "copy will not do), or start a run in another --out"
         )
 
 
 def is_private(folder: Path) -> bool:
-    """Whether a rank's folder has private releases or steps, or a ledger that cannot be read any more."""
-    if not folder.is_dir():
-        return False
-    ledger = folder / FOLDER / LEDGER
-    run = read_or_none(ledger)
-    charged = ledger.exists() if run is None else bool(run.rounds)
-    return charged or bool(uncharged(folder / FOLDER) or _recorded(folder) or _recorded(folder, "steps"))
+    """Whether a rank's folder has a ledger, or another file that tells of private releases or steps."""
+    there = folder / FOLDER
+    told = _recorded(folder, "releases") or _recorded(folder, "steps")
+    return bool((there / LEDGER).exists() or uncharged(there) or told)
 
 
-def _recorded(folder: Path, what: str = "releases") -> int:
-    """How many private releases, or steps, metrics.jsonl or the checkpoint have."""
-    lines = [whole(line.privacy.get(what)) for line in read_metrics(folder).lines if line.privacy]
-    return max(count or 0 for count in (*lines, _saved(folder, what), 0))
-
-
-def _saved(folder: Path, what: str) -> int | None:
-    """How many of them the newest checkpoint has; None without one, and of a run without privacy."""
+def _recorded(folder: Path, what: str) -> int:
+    """How many private releases, or steps, metrics.jsonl or the newest checkpoint have; 0 without privacy."""
     learner = checkpoint.learner_folder(folder)
-    return None if learner is None else whole(read_object(learner / REST).get(what))
+    told = [line.privacy.get(what) for line in read_metrics(folder).lines if line.privacy]
+    told.append(None if learner is None else read_object(learner / REST).get(what))
+    return max(whole(count) or 0 for count in told)

@@ -12,7 +12,7 @@ from dpeer.federation import config
 from dpeer.federation.folders import refuse_faults, working_folder_kept
 from dpeer.federation.host_checks import scratch_in
 from dpeer.federation.starting import Starting
-from dpeer.privacy import Guarantee, SampleGuarantee, SampleSession
+from dpeer.privacy import Guarantee, SampleGuarantee
 from dpeer.results.files import rank_folder
 
 
@@ -68,5 +68,5 @@ def planned_privacy(file: Path, rank: int) -> PlannedPrivacy:
             f"--federation {str(file)!r}: with algorithm {resolved.training.algorithm} nothing is shared, so nothing "
             "is released"
         )
-    noised = about.trained_together if isinstance(session, SampleSession) else session.noised(about.shared_values)
+    noised = session.noised(about.shared_values, about.trained_together)
     return PlannedPrivacy(session.guarantee, session.rounds, own.size, noised, tuple(parts.promises))

@@ -97,9 +97,6 @@ class Learner(Protocol):
         payload whose buffers have been cut, at multiples of a megabyte. Any thread may call this.
         """
 
-    def start_over(self) -> None:
-        """Begin a new run, which continues nothing of an earlier one in the same folder."""
-
     @property
     def privacy(self) -> Mapping[str, Any] | None:
         """Privacy cost of the releases so far, with "epsilon" and "delta", for this peer's files; None without DP."""

@@ -192,13 +192,8 @@ class RankFolder:
         return wire.encode(wire.body(federation, self._config.rank, number, frames[1:], digest, **said))
 
     def begin(self) -> None:
-        """Begin to measure the time, and remove an earlier run's files, unless it is resumed.
-
-        The learner starts over if the run is a new one.
-        """
+        """Begin to measure the time, and remove an earlier run's files, unless it is resumed."""
         self._began = time.monotonic()
-        if not self._config.resume:
-            self._learner.start_over()
         out = self._config.out
         if out is None or self._checkpoints is None:
             return

@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dpeer.exceptions import BudgetTooSmall, ConfigurationError
-from dpeer.privacy.client_level import Guarantee
+from dpeer.privacy.guarantee import Guarantee
 from dpeer.privacy.mechanism import Sparsifier
 from dpeer.privacy.settings import CLIENT_ONLY, SAMPLE_ONLY, PrivacySettings
 from dpeer.privacy.soundness import check_delta, default_delta

@@ -38,6 +38,8 @@ FOLDER = "privacy"
 LEDGER = "ledger.jsonl"
 _BYTES = "released-"
 
+Level = Literal["client", "sample"]
+
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, ConfigurationError)
 """The errors of parsing a line of another format."""
 
@@ -88,6 +90,11 @@ class Record:
         return tuple(line.charge for line in self.lines if line.charge is not None)
 
     @property
+    def level(self) -> Level:
+        """Whether steps are charged ("sample"), or releases."""
+        return "sample" if self.charges else "client"
+
+    @property
     def releases(self) -> int:
         """The number of releases; 0 at sample level."""
         return 0 if self.charges else len(self.lines)
@@ -102,26 +109,21 @@ class Record:
         """Whether this run takes no step any more; see `Ledger.end`."""
         return any(line.ended for line in self.lines)
 
-    @property
-    def newest(self) -> int:
-        """The last round that was charged otherwise than because the operator states it; -1 without any."""
-        return max((line.round for line in self.lines if not line.stated), default=-1)
+    def charged(self, number: int) -> bool:
+        """Whether this round is charged."""
+        return number in self.rounds
 
     def stated(self, number: int) -> list[Charge]:
         """The charges of a round's steps that were made because the operator states it."""
         found = (line.charge for line in self.lines if line.stated and line.round == number)
         return [charge for charge in found if charge is not None]
 
-    def charged(self, number: int) -> bool:
-        """Whether this round is charged."""
-        return any(line.round == number for line in self.lines)
-
 
 class Ledger(Record):
-    """The ledger of the run that goes on.
+    """The ledger of the run that goes on; its first charge begins it.
 
     Args:
-        folder: The peer's privacy folder; made by `begin`, or with the first charge.
+        folder: The peer's privacy folder, made with the first charge.
         mechanism: The mechanism of every release or step; plain JSON values.
         level: Whether lines are releases ("client") or charges of steps ("sample").
         resume: Whether the run continues the one of the ledger that is there.
@@ -138,28 +140,18 @@ class Ledger(Record):
         mechanism: Mapping[str, Any],
         *,
         resume: bool,
-        level: Literal["client", "sample"] = "client",
+        level: Level = "client",
         data: str | None = None,
         keep: int = 2,
     ) -> None:
         super().__init__(dict(mechanism), SCHEME, data)
         self._folder, self._path, self._keeps = folder, folder / LEDGER, keep
         if resume and self._path.exists():
-            self._go_on(level)
-        # One without releases may be of another mechanism, or torn: it is begun anew.
-        self._begun = bool(self.lines)
-
-    def begin(self) -> None:
-        """Begin a new run; its ledger is on disk, with its name, when this returns."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        first = {"mechanism": self.mechanism, "noise": self.noise, "data": self.data, "time": _now()}
-        with open(self._path, "wb", opener=owner_only) as file:
-            _write(file, _line(first))
-        flush(self._folder)
-        flush(self._folder.parent)
-        for old in _payloads(self._folder, ".bin", ".part"):  # of one that was killed before its first charge
-            old.unlink()
-        self._begun, self.lines = True, []
+            _mend(self._path)
+            there = read(self._path)
+            if there.lines:  # one without releases may be of another mechanism: it is begun anew
+                self._check(there, level)
+                self.lines = there.lines
 
     def released(self, number: int) -> bytes | None:
         """The round's released bytes; None if they are not there as they were charged."""
@@ -195,16 +187,13 @@ class Ledger(Record):
         """
         self._ready(number)
         payload, final = make(), self._payload(number)
-        digest, draft = _hash(payload), final.with_suffix(".part")
+        draft = final.with_suffix(".part")
         with open(draft, "wb", opener=owner_only) as file:
             _write(file, payload)
         flush(self._folder)
-        self._append(number, sha256=digest, to=sorted(to))
-        self.lines.append(Charged(number, digest))
+        self._append(number, sha256=_hash(payload), to=sorted(to))
         draft.rename(final)
-        kept = {
-            self._payload(one) for one in self._kept()
-        }  # no run can ask for others that resumes some rounds earlier
+        kept = {self._payload(one) for one in self._kept()}  # no run asks for others that resumes some rounds earlier
         for old in _payloads(self._folder, ".bin", ".part"):
             if old.with_suffix(".bin") not in kept:
                 old.unlink(missing_ok=True)
@@ -219,7 +208,6 @@ class Ledger(Record):
         """
         self._ready(number)
         self._append(number, stated=True)
-        self.lines.append(Charged(number, stated=True))
 
     def charge(self, number: int, steps: Charge, *, stated: bool = False) -> None:
         """Charge steps; when this returns they are on disk and may be taken, and not before.
@@ -235,10 +223,7 @@ class Ledger(Record):
         """
         if steps.steps < 1 or self.ended:
             raise ValueError("a charge has at least 1 step, and none follows the end")
-        if not self._begun:
-            self.begin()
-        # Counted first: if the disk refuses, it may still have taken the line.
-        self.lines.append(Charged(number, charge=steps, stated=stated))
+        self._begin()
         self._append(number, charge=dataclasses.asdict(steps), **({"stated": True} if stated else {}))
 
     def end(self, number: int) -> None:
@@ -253,17 +238,30 @@ class Ledger(Record):
         """
         if not self.charges:
             raise ValueError("a run that has charged nothing has nothing to end")
-        self.lines.append(Charged(number, ended=True))
         self._append(number, ended=True)
 
     def _ready(self, number: int) -> None:
         if self.charged(number):
             raise ValueError(f"round {number} is charged already")
-        if not self._begun:
-            self.begin()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Have the ledger's first line on disk, and the file's name."""
+        if self.lines:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        first = {"mechanism": self.mechanism, "noise": self.noise, "data": self.data, "time": _now()}
+        with open(self._path, "wb", opener=owner_only) as file:
+            _write(file, _line(first))
+        flush(self._folder)
+        flush(self._folder.parent)
+        for old in _payloads(self._folder, ".bin", ".part"):  # of one that was killed before its first charge
+            old.unlink()
 
     def _append(self, number: int, **values: Any) -> None:
-        append(self._path, {"round": number, "time": _now(), **values})
+        entry = {"round": number, "time": _now(), **values}
+        self.lines.append(_parsed(entry))  # first: if the disk refuses, it may still have taken the line
+        append(self._path, entry)
 
     def _payload(self, number: int) -> Path:
         return self._folder / f"{_BYTES}{number:08d}.bin"
@@ -272,40 +270,33 @@ class Ledger(Record):
         """The rounds of the releases whose bytes are kept, the latest first."""
         return sorted({line.round for line in self.lines if line.sha256}, reverse=True)[: self._keeps]
 
-    def _go_on(self, level: str) -> None:
-        """Take up the run of the ledger that is there, if it has charged anything."""
-        _mend(self._path)
-        run = read(self._path)
-        if not run.lines:
-            return
+    def _check(self, there: Record, level: Level) -> None:
+        """Refuse to go on with the run of another ledger."""
         place = f"the run in {str(self._folder.parent)!r}"
-        if bool(run.charges) != (level == "sample"):
-            raise CheckpointError(
-                f"{place} was not private at {level} level: it cannot go on as that; start one in another --out"
-            )
-        made = f"{place} has made {len(run.lines)} private releases with"
-        if run.charges:
-            made = f"{place} has charged steps of {len(set(run.rounds))} rounds with"
-        if run.data != self.data:
+        made = f"{place} has made {len(there.lines)} private releases with"
+        if there.charges:
+            made = f"{place} has charged steps of {len(set(there.rounds))} rounds with"
+        if there.data != self.data:
             raise CheckpointError(
                 f"{made} other data than this peer has now (their SHA-256 differs): a run goes on with the data it "
                 "began with; start one on these in another --out"
             )
-        then, here = ({"noise": one.noise, **(one.mechanism or {})} for one in (run, self))
+        then: dict[str, Any] = {"--privacy": there.level, "noise": there.noise, **(there.mechanism or {})}
+        here: dict[str, Any] = {"--privacy": level, "noise": self.noise, **(self.mechanism or {})}
         if then != here:
             name = next(key for key in [*here, *then] if then.get(key) != here.get(key))
             raise CheckpointError(
                 f"{made} {name.replace('_', ' ')} {then.get(name)}, this one would go on with {here.get(name)}: that "
                 f"cannot change in a run; give --noise-multiplier {then.get('noise_multiplier')} (beside "
-                "--target-epsilon, if it is given) and the other settings it began with"
+                "--target-epsilon, if it is given) and the other settings it began with, or start one in another --out"
             )
-        self.lines = run.lines
 
 
 def read(path: Path) -> Record:
     """Read a ledger; a last line without its end does not count, nor a file without a first line.
 
     Raises:
+        OSError: It cannot be read.
         CheckpointError: It is damaged.
     """
     try:
@@ -324,17 +315,12 @@ def read(path: Path) -> Record:
         ) from error
 
 
-def read_or_none(path: Path) -> Record | None:
-    """Read a ledger; None where it is missing or damaged."""
-    try:
-        return read(path)
-    except (OSError, CheckpointError):
-        return None
-
-
 def current(folder: Path) -> Record:
     """The run whose ledger a privacy folder has; an empty one where it is missing or damaged."""
-    return read_or_none(folder / LEDGER) or Record()
+    try:
+        return read(folder / LEDGER)
+    except (OSError, CheckpointError):
+        return Record()
 
 
 def uncharged(folder: Path) -> list[Path]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from dpeer.exceptions import BudgetTooSmall, ConfigurationError, TaskError
 from dpeer.privacy import accounting
 from dpeer.privacy.accounting import Charge
 from dpeer.privacy.config import PeerData, PrivacyConfig
+from dpeer.privacy.guarantee import Head, Phase, SampleGuarantee
 from dpeer.privacy.ledger import Ledger
-from dpeer.privacy.outlook import ADVICE, cost, fitting, noise_over_drift
-from dpeer.privacy.sample_level import Head, Phase, SampleGuarantee
+from dpeer.privacy.session import BaseSession
 from dpeer.privacy.soundness import check_delta
 
 AT_ONCE = 64
@@ -135,56 +136,48 @@ class SampleTerms:
                 f"--privacy sample: {config.algorithm} takes no local step with these settings, so nothing is to be "
                 "protected: leave it out, or give --body-epochs"
             )
+        units, budget = self.units, asked.target_epsilon
         guarantee = SampleGuarantee(
-            self.rate, asked.noise_multiplier or 1.0, asked.clip_norm, config.sample_delta(self.units), tuple(phases),
-            self.head, asked.privacy_unit, config.nominal_units(self.units),
+            asked.noise_multiplier or 1.0, asked.clip_norm, config.sample_delta(units), self.rate, tuple(phases),
+            self.head, asked.privacy_unit, config.nominal_units(units),
         )  # fmt: skip
         if asked.noise_multiplier is None:
-            assert asked.target_epsilon is not None
-            guarantee = guarantee.calibrated(asked.target_epsilon, config.rounds)
-        return SampleSession(self, guarantee)
+            assert budget is not None
+            guarantee = guarantee.calibrated(budget, config.rounds)
+        ledger = Ledger(self.folder, guarantee.mechanism, level="sample", resume=self.resume, data=self.data.digest)
+        left = config.rounds if self.left is None else self.left
+        return SampleSession(guarantee, ledger, budget, left, config.size, terms=self)
 
 
-class SampleSession:
+@dataclass
+class SampleSession(BaseSession):
     """The privacy of each record, or group of records, of one peer in its local training.
 
     How many whole rounds the budget allows is found when the run begins or goes on; from then on steps are compared
     with that number, because an epsilon takes a tenth of a second to compute.
 
-    Args:
-        terms: What is asked of the steps.
-        guarantee: The mechanism and the steps of a round.
-
     Attributes:
-        ledger: The charges so far.
-        planned: How many rounds are still to come.
-        rounds: How many of them the budget allows.
+        terms: What is asked of the steps.
+        rounds: How many of the planned rounds the budget allows.
         ended: Whether a step has been refused.
 
     Raises:
-        CheckpointError: The ledger to continue is damaged, or of another mechanism.
         BudgetTooSmall: Not one round fits into the budget.
     """
 
-    def __init__(self, terms: SampleTerms, guarantee: SampleGuarantee) -> None:
-        self.terms, self.guarantee = terms, guarantee
-        self.budget = terms.config.settings.target_epsilon
-        self.planned = terms.config.rounds if terms.left is None else terms.left
-        self.ledger = Ledger(
-            terms.folder, guarantee.mechanism, level="sample", resume=terms.resume, data=terms.data.digest
-        )
-        self.ended = self.ledger.ended
-        self.rounds = 0 if self.ended else fitting(self.planned, self.epsilon, self.budget)
+    guarantee: SampleGuarantee
+    terms: SampleTerms = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        guarantee, budget, self.ended = self.guarantee, self.budget, self.ledger.ended
+        self.rounds = 0 if self.ended else self.fitting(self.epsilon)
         self._vetted = _by_noise([*self.ledger.charges, *guarantee.charges(self.rounds)])
         if self.planned and not self.rounds and not self.ledger.charges:
             raise BudgetTooSmall(
-                f"--target-epsilon {self.budget:g} allows not even one round with --noise-multiplier "
+                f"--target-epsilon {budget:g} allows not even one round with --noise-multiplier "
                 f"{guarantee.noise_multiplier:g}: one costs {self.epsilon(1):.3g}; leave --noise-multiplier out and "
                 "the noise follows from the budget"
             )
-
-    def begin(self) -> None:
-        """Begin a new run; the first charge begins its ledger."""
 
     def charge(self, number: int, wanted: int, looks: int = 1) -> int:
         """Charge the next steps of a round, as many as may be taken at once; they are on disk when this returns.
@@ -213,9 +206,8 @@ class SampleSession:
         """Whether the budget allows what is charged and these steps."""
         if self.budget is None:
             return True
-        spent = _by_noise([*self.ledger.charges, *further])
-        # All kinds together: one that goes beyond its number leaves less for the others.
-        vetted = all(number <= self._vetted.get(noise, 0) for noise, number in spent.items())
+        # All kinds of steps together: one that goes beyond its number leaves less for the others.
+        vetted = _by_noise([*self.ledger.charges, *further]) <= self._vetted
         return vetted or self._epsilon(further) <= self.budget
 
     def charge_stated(self, rounds: Sequence[int]) -> None:
@@ -227,14 +219,13 @@ class SampleSession:
         Raises:
             OSError: The disk refused.
         """
+        newest = max(self.ledger.rounds, default=-1)
         for number in () if self.ledger.ended else rounds:
-            if number < self.ledger.newest and self.ledger.charged(number):
+            if number < newest and self.ledger.charged(number):
                 continue
-            stated = _by_noise(self.ledger.stated(number))
-            for noise, steps in _by_noise(self.guarantee.charges(1)).items():
-                if steps > stated.get(noise, 0):
-                    lacking = Charge(self.guarantee.sampling_rate, noise, steps - stated.get(noise, 0))
-                    self.ledger.charge(number, lacking, stated=True)
+            lacking = _by_noise(self.guarantee.charges(1)) - _by_noise(self.ledger.stated(number))
+            for noise, steps in lacking.items():
+                self.ledger.charge(number, Charge(self.guarantee.sampling_rate, noise, steps), stated=True)
         self.ended = self.ended or not self._fits()
 
     def end(self, number: int) -> None:
@@ -268,17 +259,17 @@ class SampleSession:
             "head": guarantee.head,
         }
 
-    def notes(self, parameters: int) -> list[str]:
-        """Notes on privacy before the peer starts.
+    def noised(self, shared: int, trained: int) -> int:
+        """How many values get noise at once, of the number that is shared and the most that are trained together."""
+        return trained
 
-        Args:
-            parameters: The most parameters that are trained together.
-        """
+    def notes(self, parameters: int) -> list[str]:
+        """Notes on privacy before the peer starts; so many parameters are trained together at most."""
         m, rounds, terms = self.guarantee, self.rounds, self.terms
-        a_round = m.compositions(1)
+        a_round = m.steps(1)
         steps = self.ledger.steps + a_round * rounds
         lines = [
-            f"privacy of {m.words}: {cost(self.epsilon(rounds))} at delta {m.delta:.3g} after {steps:,} "
+            f"privacy of {m.words}: epsilon {self.epsilon(rounds):.4g} at delta {m.delta:.3g} after {steps:,} "
             f"steps ({a_round:,} a round, noise multiplier {m.noise_multiplier:.10g}, clip norm {m.clip_norm:g}, "
             f"sampling rate {m.sampling_rate:.4g}, about {m.units:,} {m.unit}s)",
             "a patient, or another group, is protected by this however many records the group has"
@@ -309,14 +300,12 @@ class SampleSession:
             f"the noise of a step is {ratio:,.4g} times as long as the longest mean of a batch's clipped gradients "
             f"({parameters:,} parameters, {m.sampling_rate * m.units:,.4g} {m.unit}s a batch)"
         )
-        if noise_over_drift(ratio, terms.config.size, m.moves(rounds)) > 1:
-            lines.append(f"training cannot survive this noise: {ADVICE['sample']}")
-        return lines
+        return lines + self.outlook(parameters, rounds)
 
 
-def _by_noise(charged: Iterable[Charge]) -> dict[float, int]:
+def _by_noise(charged: Iterable[Charge]) -> Counter[float]:
     """The number of steps by noise multiplier."""
-    steps: dict[float, int] = {}
+    steps = Counter[float]()
     for charge in charged:
-        steps[charge.noise_multiplier] = steps.get(charge.noise_multiplier, 0) + charge.steps
+        steps[charge.noise_multiplier] += charge.steps
     return steps

@@ -1,94 +1,143 @@
-"""Opens the privacy session of a peer, at client or at sample level."""
+"""Session of a peer at client level: which releases may leave, and what both levels have in common."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from dpeer.exceptions import CheckpointError, ConfigurationError
-from dpeer.privacy.client_level import ClientSession
-from dpeer.privacy.config import PeerData, PrivacyConfig
-from dpeer.privacy.ledger import Ledger, current
-from dpeer.privacy.mechanism import Sparsifier
-from dpeer.privacy.sample_session import SampleSession, SampleTerms
-
-_LISTED = 20
-"""The most names found in data that an error lists."""
+from dpeer.privacy.guarantee import GaussianGuarantee, Guarantee
+from dpeer.privacy.ledger import Ledger
+from dpeer.privacy.mechanism import Clipped, Sparsifier
+from dpeer.privacy.soundness import check_delta
 
 
-Session: TypeAlias = ClientSession | SampleSession
+@dataclass
+class BaseSession:
+    """The privacy of one peer while it runs.
 
-
-def open(  # noqa: A001 - called as privacy.open
-    config: PrivacyConfig,
-    folder: Path,
-    data: PeerData = PeerData(),  # noqa: B008 - frozen
-    *,
-    resume: bool = False,
-    left: int | None = None,
-) -> ClientSession | SampleTerms | None:
-    """Open the privacy session of one peer, with its ledger in this folder; None where nothing is charged.
-
-    At sample level it is opened by the terms that this returns, once the steps of a round are known.
-
-    Args:
-        config: Of the run, for this rank.
-        folder: The rank's privacy folder.
-        data: Of the peer.
-        resume: Whether the run in the folder is continued.
-        left: How many of the peer's rounds are still to come; None for all.
-
-    Raises:
-        CheckpointError: The ledger to continue is damaged, or of another mechanism or level.
-        ConfigurationError: The settings or data are not sound at this level.
-        TaskError: Groups are to be protected, and the task knows none.
+    Attributes:
+        guarantee: The mechanism of every release or step.
+        ledger: The releases or charges so far.
+        budget: The epsilon that is never exceeded; None without a limit.
+        planned: The most rounds in which the peer takes part; at sample level those that are still to come.
+        size: The number of peers.
     """
-    asked, guarantee = config.settings, config.guarantee
-    if asked.privacy == "none" or (guarantee is not None and not config.shares):
-        if resume:
-            _refuse_without(folder)
-        return None
-    _check_found(config, data.found)
-    if guarantee is None:
-        return SampleTerms(config, folder, data, resume, left)
-    ledger = Ledger(
-        folder, dataclasses.asdict(guarantee), resume=resume, data=data.digest,
-        # Between two checkpoints, and one while the checkpoint after it is written.
-        keep=config.checkpoint_every + 1,
-    )  # fmt: skip
-    return ClientSession(
-        guarantee, ledger, asked.target_epsilon, Sparsifier.parse(asked.sparsify), planned=config.rounds,
-        size=config.size,
-    )  # fmt: skip
+
+    guarantee: GaussianGuarantee
+    ledger: Ledger
+    budget: float | None = None
+    planned: int = 0
+    size: int = 1
+
+    def fitting(self, epsilon: Callable[[int], float]) -> int:
+        """How many of the planned rounds the budget allows, by the epsilon of so many."""
+        if self.budget is None or not self.planned or epsilon(self.planned) <= self.budget:
+            return self.planned
+        low, high = 0, self.planned
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if epsilon(middle) <= self.budget else (low, middle)
+        return low
+
+    def outlook(self, parameters: int, rounds: int) -> list[str]:
+        """The advice where training cannot survive the noise on so many parameters; nothing where it may."""
+        doomed = self.guarantee.noise_over_way(parameters, self.size, rounds) > 1
+        return [f"training cannot survive this noise: {self.guarantee.advice}"] if doomed else []
 
 
-def _check_found(config: PrivacyConfig, found: Mapping[str, Sequence[str]]) -> None:
-    """Refuse options that were found in the peer's data: neighbors learn only settings and noised values."""
-    if found:
-        options = " ".join(f"--task-option {option}={_listed(names)}" for option, names in found.items())
-        raise ConfigurationError(
-            f"--privacy {config.settings.privacy} with task {config.task!r}: {' and '.join(found)} must be given, "
-            "alike on all peers, for neighbors get to know them and must not learn them from the data; this peer's "
-            f"data show {options} (name all that there can be)"
-        )
+@dataclass
+class ClientSession(BaseSession):
+    """The privacy of one peer's whole data set in the messages that it releases.
 
+    Attributes:
+        sparsifier: Which coordinates of an update are kept.
+    """
 
-def _listed(names: Sequence[str]) -> str:
-    shown = ",".join(names[:_LISTED])
-    return shown if len(names) <= _LISTED else f"{shown},... ({len(names)} in all)"
+    guarantee: Guarantee
+    sparsifier: Sparsifier = field(default_factory=Sparsifier)
 
+    @property
+    def rounds(self) -> int:
+        """In how many of the planned rounds the budget allows a release."""
+        return self.fitting(self.guarantee.epsilon)
 
-def _refuse_without(folder: Path) -> None:
-    """Refuse to continue a private run without privacy."""
-    run, level = current(folder), ""
-    if run.steps:
-        level, done = "sample", f"charged {run.steps} private steps"
-    elif run.releases:
-        level, done = "client", f"made {run.releases} private releases"
-    if level:
-        raise CheckpointError(
-            f"the run in {str(folder.parent)!r} has {done}: go on with its --privacy {level}, or start a run in "
-            "another --out"
-        )
+    @property
+    def may_release(self) -> bool:
+        """Whether the budget allows one release more."""
+        return self.budget is None or self.guarantee.epsilon(self.ledger.releases + 1) <= self.budget
+
+    def release(
+        self, number: int, make: Callable[[], bytes], receivers: Sequence[int] = ()
+    ) -> tuple[bytes | None, bool]:
+        """The round's bytes: made and charged now, or made before the run was interrupted.
+
+        When the budget allows no further release, the last one is sent again, which costs nothing.
+
+        Args:
+            number: The round.
+            make: Makes the bytes, with noise; called only where the budget allows a release.
+            receivers: The ranks that they may be sent to.
+
+        Returns:
+            The bytes, None where they are gone from the disk; and whether they are those of an earlier round.
+
+        Raises:
+            OSError: The disk refused; nothing may be sent.
+        """
+        if self.ledger.charged(number):
+            return self.ledger.released(number), False
+        if self.may_release:
+            return self.ledger.release(number, make, receivers), False
+        return self.ledger.last(), True
+
+    def charge_stated(self, rounds: Sequence[int]) -> None:
+        """Charge those of these rounds that are not charged: a disk that was lost may have released them.
+
+        None of them is released from now on. The budget does not end these charges: that disk may have had none.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        for number in rounds:
+            if not self.ledger.charged(number):
+                self.ledger.state(number)
+
+    def noised(self, shared: int, trained: int) -> int:
+        """How many values get noise at once, of the number that is shared and the most that are trained together."""
+        return self.sparsifier.count(shared) if self.sparsifier.rule == "random" else shared
+
+    def spent(self, met: Clipped | None = None) -> dict[str, Any]:
+        """The costs so far, for the peer's own files, as plain JSON values.
+
+        Args:
+            met: The clipping of the round's update; None where nothing was released anew.
+        """
+        releases, guarantee = self.ledger.releases, self.guarantee
+        costs: dict[str, Any] = {
+            "epsilon": guarantee.epsilon(releases),
+            "delta": guarantee.delta,
+            "releases": releases,
+            "guarantee": guarantee.words,
+        }
+        if met is not None:
+            costs |= {"update_norm": met.norm, "clipped": met.clipped, "not_finite": not met.finite}
+        return costs
+
+    def notes(self, values: int) -> list[str]:
+        """Notes on privacy before the peer starts; `values` of a release get noise."""
+        m, releases = self.guarantee, max(self.rounds, self.ledger.releases)
+        lines = [
+            f"privacy of {m.words}: epsilon {m.epsilon(releases):.4g} at delta {m.delta:g} after {releases} releases "
+            f"(noise multiplier {m.noise_multiplier:.10g}, clip norm {m.clip_norm:g})"
+        ]
+        if releases < self.planned:
+            lines.append(
+                f"the budget of epsilon {self.budget:g} is used up after {releases} of {self.planned} releases: from "
+                "then on the last one is sent again, and the head goes on training"
+            )
+        if warning := check_delta(m.delta, self.size):
+            lines.append(warning)
+        ratio = m.noise_ratio(values)
+        lines.append(f"the noise of a release is {ratio:,.4g} times as long as a clipped update ({values:,} values)")
+        return lines + self.outlook(values, releases)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dpeer.privacy.sample_level import Ascent, Head, Unit
+from dpeer.privacy.guarantee import Ascent, Head, Unit
 from dpeer.sections import Mark, Section, setting
 
 _GROUP = "Privacy"

@@ -12,7 +12,6 @@ import pytest
 from dpeer.atomic import replacing
 from dpeer.exceptions import DiskFull, OutputError, not_written
 from dpeer.privacy import Ledger
-from dpeer.privacy.ledger import append
 from dpeer.results.files import ROWS, make_folder, write_json, write_rows
 from dpeer.training.state.store import write_model
 
@@ -114,8 +113,7 @@ def test_what_tells_of_one_record_is_for_its_owner_alone(tmp_path: Path) -> None
     write_rows(tmp_path, "accuracy", [1.0, 0.0])
     assert mode(tmp_path / ROWS) == 0o600
     path = tmp_path / "privacy" / "ledger.jsonl"
-    Ledger(path.parent, {"noise_multiplier": 1.0}, resume=False).begin()
-    append(path, {"round": 0})
+    Ledger(path.parent, {"noise_multiplier": 1.0}, resume=False).release(0, bytes)
     assert mode(path) == 0o600
     write_json(tmp_path / "summary.json", {})
     assert mode(tmp_path / "summary.json") == 0o644

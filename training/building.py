@@ -11,7 +11,7 @@ import torch
 
 from dpeer.exceptions import AlgorithmError
 from dpeer.privacy import ClientSession, SampleTerms, Session
-from dpeer.privacy.sample_level import Phase
+from dpeer.privacy.guarantee import Phase
 from dpeer.training import payload
 from dpeer.training.algorithms import Algorithm, find_algorithm
 from dpeer.training.algorithms.base import facts_of

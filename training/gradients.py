@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import AlgorithmError
-from dpeer.privacy.sample_level import Ascent
+from dpeer.privacy.guarantee import Ascent
 from dpeer.training.batch_loader import Batch
 from dpeer.training.flat import Flat
 

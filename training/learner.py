@@ -148,11 +148,6 @@ class TorchLearner:
 
     # The round loop's steps, in its order.
 
-    def start_over(self) -> None:
-        """Begin a new run, with a ledger of its own."""
-        if self.session is not None:
-            self.session.begin()
-
     def train(self, number: int, *, share: float = 1.0) -> float | None:
         """Run round `number`'s local steps; epochs are their most.
 

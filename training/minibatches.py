@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import Interrupted, TaskError
-from dpeer.privacy.sample_level import Ascent
-from dpeer.privacy.sample_level import Phase as PlannedPhase
+from dpeer.privacy.guarantee import Ascent
+from dpeer.privacy.guarantee import Phase as PlannedPhase
 from dpeer.training.batch_loader import Batch, augmenting, batch_order
 from dpeer.training.device import mapped
 from dpeer.training.errors import blame

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dpeer.privacy.sample_level import Ascent
+from dpeer.privacy.guarantee import Ascent
 from dpeer.training.adam import AdamW
 from dpeer.training.batch_loader import Batch
 from dpeer.training.device import HOST, Compute

@@ -16,7 +16,7 @@ from dpeer.federation.findings import Findings
 from dpeer.federation.site_check import Asked, check_site
 from dpeer.privacy import Guarantee, PeerData, PrivacyConfig, SampleTerms
 from dpeer.privacy.gaussian import epsilon as epsilon_of
-from dpeer.privacy.sample_level import phases_of
+from dpeer.privacy.guarantee import phases_of
 from dpeer.privacy.settings import PrivacySettings
 from tests.cli.command import parsed, text, words
 
@@ -281,7 +281,7 @@ def test_of_a_federation_file_it_has_the_figures_of_the_start_to_the_last_digit(
     if level == "sample":
         body, head = 4 * 6 + 6, 6 * 2 + 2
         assert (found["records"], found["batch_size"], found["sampling_rate"]) == (20, 4, 0.2)
-        assert (found["steps"], found["parameters"]) == (6 * made.compositions(1), max(body, head))
+        assert (found["steps"], found["parameters"]) == (6 * made.steps(1), max(body, head))
         assert f"after {found['steps']:,} steps" in found["promises"][0]
     else:
         assert found["parameters"] == {"client": 15, "ended": 30}[level]
@@ -340,8 +340,8 @@ def test_how_often_a_neighbor_is_right_follows_from_epsilon() -> None:
     for epsilon, right in table:
         apart = brentq(lambda mu, to=float(epsilon): epsilon_of(mu, 1e-5) - to, 0.1, 9.0) if epsilon != "0" else 0.0
         assert round(100 * norm.cdf(apart / 2)) == int(right)
-    first = Guarantee(1.0, 1.0, 1e-5).calibrated(10.0, 20)
-    both = math.hypot(first.mu(20), Guarantee(4.5, 1.0, 1e-5).mu(20))
+    first = Guarantee(1.0, 1.0, 1e-5).calibrated(10.0, 20).noise_multiplier
+    both = math.hypot(2 * math.sqrt(20) / first, 2 * math.sqrt(20) / 4.5)
     assert f"make {epsilon_of(both, 1e-5):.1f} together |" in page
 
 

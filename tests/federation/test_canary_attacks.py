@@ -27,7 +27,7 @@ from dpeer.privacy import (
     mechanism,
     noise,
 )
-from dpeer.privacy.sample_level import phases_of
+from dpeer.privacy.guarantee import phases_of
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.payload import encode, views
@@ -168,7 +168,7 @@ def test_a_neighbor_learns_of_a_peers_data_set_what_is_claimed_and_more_with_hal
 ) -> None:
     monkeypatch.setattr(mechanism, "noised", weakened(factor))
     guarantee = Guarantee(2.0, CLIP_NORM, 1e-5)
-    test, mu = attack_client(guarantee, tmp_path), guarantee.mu(ROUNDS)
+    test, mu = attack_client(guarantee, tmp_path), 2 * ROUNDS**0.5 / guarantee.noise_multiplier
     assert refuted(test, lambda wrong: norm.cdf(norm.isf(wrong) - mu)) == (factor < 1.0)
     assert refuted(test, lambda wrong: norm.cdf(norm.isf(wrong) - mu / 2)), "the attack finds most of what is left"
 
@@ -178,7 +178,7 @@ def test_a_neighbor_learns_of_a_record_what_is_claimed_and_more_with_half_the_no
     factor: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mechanism, "noised", weakened(factor))
-    guarantee = SampleGuarantee(RATE, 1.0, CLIP_NORM, 1e-5, phases_of(STEPS))
+    guarantee = SampleGuarantee(1.0, CLIP_NORM, 1e-5, RATE, phases_of(STEPS))
 
     def least_missed(noise_multiplier: float) -> Callable[[float], float]:
         """A round's sums add up to normal noise, and to as many clip norms as steps have drawn the canary."""

@@ -260,7 +260,6 @@ def test_nothing_is_counted_until_something_was_released(tmp_path: Path) -> None
     """A copy that was taken while it waited for its neighbors lacks what was released after that."""
     asked = Settings(privacy="client", noise_multiplier=5.0)
     run = protect(asked, tmp_path / "privacy", resume=False, data="b")
-    run.begin()
     assert counted(tmp_path, resume=True, stated=0) == (0, 0)
     run.ledger.release(20, lambda: b"x")
     assert counted(tmp_path, resume=True, stated=0) == (21, 21)

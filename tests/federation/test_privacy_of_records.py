@@ -14,7 +14,7 @@ from dpeer.federation.config import resolve
 from dpeer.federation.settings import Settings
 from dpeer.privacy import Charge, PeerData, PrivacyConfig, SampleSession, SampleTerms
 from dpeer.privacy.accounting import total_epsilon
-from dpeer.privacy.sample_level import Phase
+from dpeer.privacy.guarantee import Phase
 
 pytestmark = pytest.mark.slow
 

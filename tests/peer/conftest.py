@@ -65,9 +65,6 @@ class VectorLearner:
         self.on_train = lambda number: None
         self._stop = threading.Event()
 
-    def start_over(self):
-        pass
-
     def train(self, number, *, share=1.0):
         self.on_train(number)
         self.gradients += 10 * (self.rank + 1)

@@ -33,8 +33,6 @@ class Silent:
     def card(self):
         return {}
 
-    def start_over(self): ...
-
     def copied(self):
         return lambda directory: None
 

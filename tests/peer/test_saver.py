@@ -200,8 +200,6 @@ class Copying:
     def __init__(self):
         self.copies, self.most = weakref.WeakSet(), 0
 
-    def start_over(self): ...
-
     def load(self, directory): ...
 
     def copied(self):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dpeer.privacy import accounting
 from dpeer.privacy.accounting import Accountant, Charge, least_noise, merged, total_epsilon
-from dpeer.privacy.client_level import Guarantee
+from dpeer.privacy.guarantee import Guarantee
 
 from .step_losses import delta_of_one, epsilon_of
 

@@ -162,12 +162,12 @@ def test_as_many_bytes_stay_as_a_run_may_have_to_send_again(tmp_path):
     assert sorted(path.name[-6:] for path in tmp_path.glob("released-*")) == ["04.bin", "07.bin", "08.bin", "09.bin"]
 
 
-def test_a_run_that_begins_anew_and_releases_nothing_leaves_nothing_of_the_old_one_to_go_on_with(tmp_path):
+def test_a_run_that_begins_anew_has_nothing_of_the_old_one(tmp_path):
     Ledger(tmp_path, M, resume=False).release(0, lambda: b"old")
-    Ledger(tmp_path, M, resume=False).begin()
-    resumed = Ledger(tmp_path, {**M, "clip_norm": 9.0}, resume=True)
-    assert (resumed.releases, resumed.last()) == (0, None)
-    assert resumed.release(0, lambda: b"new") == b"new"
+    begun = Ledger(tmp_path, {**M, "clip_norm": 9.0}, resume=False)
+    assert (begun.releases, begun.last()) == (0, None)
+    assert begun.release(1, lambda: b"new") == b"new"
+    assert [path.name for path in tmp_path.glob("released-*")] == ["released-00000001.bin"]
     assert json.loads((tmp_path / "ledger.jsonl").read_text().splitlines()[0])["mechanism"]["clip_norm"] == 9.0
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dpeer.privacy import Charge, ClientSession, Guarantee, Ledger, PeerData, PrivacyConfig, SampleSession, SampleTerms
-from dpeer.privacy.sample_level import Phase
+from dpeer.privacy.guarantee import Phase
 from dpeer.privacy.settings import PrivacySettings
 
 DELTA = 1e-5

@@ -1,6 +1,5 @@
 """The session of a peer whose records are protected: what steps cost, with runs of other kinds in the folder."""
 
-import dataclasses
 import math
 from pathlib import Path
 from statistics import NormalDist
@@ -8,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from dpeer.privacy import Charge, Guarantee, PeerData, PrivacyConfig, SampleSession, SampleTerms, accounting
+from dpeer.privacy import Charge, PeerData, PrivacyConfig, SampleSession, SampleTerms, accounting
 from dpeer.privacy.accounting import total_epsilon
-from dpeer.privacy.sample_level import Phase, SampleGuarantee
+from dpeer.privacy.guarantee import Phase, SampleGuarantee
 from dpeer.privacy.settings import PrivacySettings
 
-CLIENT = dataclasses.asdict(Guarantee(5.0, 1.0, 1e-5))
 ROUND = Charge(0.05, 1.0, 30)
 DELTA = 1e-5
 
@@ -52,7 +50,7 @@ def test_steps_that_take_all_records_are_one_gaussian_and_need_no_loss_distribut
 
     with monkeypatch.context() as without:
         without.setattr(accounting, "pld_epsilon", lambda *_: pytest.fail("a second of computing, for nothing"))
-        sigma = SampleGuarantee(1.0, 1.0, 1.0, DELTA, (Phase("model", 10),)).calibrated(3.0, 4).noise_multiplier
+        sigma = SampleGuarantee(1.0, 1.0, DELTA, 1.0, (Phase("model", 10),)).calibrated(3.0, 4).noise_multiplier
         assert delta_of(math.sqrt(40) / sigma, 3.0) <= DELTA < delta_of(math.sqrt(40) / (sigma * 0.998), 3.0)
         session = opened(tmp_path, noise_multiplier=sigma, batch_size=100)
         for number in range(4):

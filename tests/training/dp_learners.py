@@ -81,4 +81,4 @@ def client(
 ) -> ClientSession:
     """A session with its ledger in a folder."""
     ledger = Ledger(folder, {}, resume=resume)
-    return ClientSession(Guarantee(sigma, clip_norm, 1e-5), ledger, budget, Sparsifier.parse(sparsify))
+    return ClientSession(Guarantee(sigma, clip_norm, 1e-5), ledger, budget, sparsifier=Sparsifier.parse(sparsify))

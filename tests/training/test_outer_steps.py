@@ -8,7 +8,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
+from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.training import TorchLearner, build_learner
 from tests.training.linear import COUNT, DECAY, FULL, RING, SIZE, STEPS, Vector, begin, gradient, models, peers, task
 
@@ -108,9 +108,7 @@ def test_a_peer_that_adopts_counts_from_the_mean_and_has_no_velocity() -> None:
 
 
 def test_private_updates_count_from_what_the_outer_step_left(tmp_path: Path) -> None:
-    session = ClientSession(
-        Guarantee(1e-7, 0.01, 1e-5), Ledger(tmp_path / "0", {}, resume=False), None, Sparsifier.parse(None)
-    )
+    session = ClientSession(Guarantee(1e-7, 0.01, 1e-5), Ledger(tmp_path / "0", {}, resume=False))
     h = stepped()[0].trainer.hyperparameters
     ours = build_learner(task(0, ()), EXAMPLE, h, rank=0, seed=0, session=session)
     base, velocity = begin(), np.zeros(COUNT)

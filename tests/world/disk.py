@@ -90,9 +90,7 @@ class Files:
         self.lost.update(saved.lost)
         return saved.next_round
 
-    def begin(self):
-        if not self._config.resume:
-            self._learner.start_over()
+    def begin(self): ...
 
     def take_up_lists(self):
         return self._disk.lists

@@ -69,9 +69,6 @@ class WorldLearner:
     def take(self, state):
         self.body, self.next = state["body"], state["next"]
 
-    def start_over(self):
-        pass
-
     # -- a round ----
 
     def train(self, number, *, share=1.0):

@@ -25,8 +25,8 @@ from torch import Tensor
 
 from dpeer.exceptions import AlgorithmError
 from dpeer.privacy import SampleTerms
+from dpeer.privacy.guarantee import Head, Phase
 from dpeer.privacy.mechanism import ClippedSum
-from dpeer.privacy.sample_level import Head, Phase
 from dpeer.training import flat
 from dpeer.training.batch_loader import Batch
 from dpeer.training.dpsgd.gradient import Met, PrivateGradient

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import CheckpointError
-from dpeer.privacy import ClientSession, SampleSession, Session
+from dpeer.privacy import SampleSession, Session
 from dpeer.training.algorithms import Algorithm, shared_options
 from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.plugins import check_state
@@ -67,8 +67,7 @@ class Checkpoints:
     ) -> None:
         self._algorithm, self._trainer, self._parts, self._selection = algorithm, trainer, parts, selection
         self._name = facts_of(type(algorithm)).name
-        self._client = session if isinstance(session, ClientSession) else None
-        self._sample = session if isinstance(session, SampleSession) else None
+        self._session, self._protects_records = session, isinstance(session, SampleSession)
         self.room: Mapping[str, Tensor] = {}
 
     @property
@@ -128,9 +127,10 @@ class Checkpoints:
             "finish": self._trainer.hyperparameters.finish,
             "best_loss": None if selection.best is None else selection.best_loss,
         }
-        if self._sample is not None:
-            return found | {"releases": 0, "steps": self._sample.ledger.steps}
-        return found | {"releases": None if self._client is None else self._client.ledger.releases}
+        if self._session is None:
+            return found | {"releases": None}
+        ledger = self._session.ledger
+        return found | {"releases": ledger.releases} | ({"steps": ledger.steps} if self._protects_records else {})
 
     def load(self, directory: Path) -> None:
         """Take up the state that `save` left in the folder.
@@ -143,34 +143,10 @@ class Checkpoints:
         try:
             number, best_round = int(rest["round"]), rest["best_round"]
             best_loss = float(rest["best_loss"]) if best else math.inf
-            charged = int(rest["releases"] or 0)
-            steps = rest.get("steps")
-            taken = None if steps is None else int(steps)
             point = _point(rest["best_point"])
             _ = last["body"], last["head"]
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the checkpoint in {directory} is damaged: {error!r}") from error
-        if charged and self._client is None:
-            raise CheckpointError(
-                f"the checkpoint in {directory} is of a private run: go on with its --privacy client, or start over "
-                "in another --out"
-            )
-        if self._client is not None and self._client.ledger.releases < charged:
-            raise CheckpointError(
-                f"the checkpoint in {directory} has {charged} private releases, the ledger fewer: restore the ledger "
-                "as it was last (an older copy will not do): what was released has to be counted"
-            )
-        if (taken is None) != (self._sample is None):
-            there, here = ("a run with", "without") if self._sample is None else ("a run without", "with")
-            raise CheckpointError(
-                f"the checkpoint in {directory} is of {there} --privacy sample, this one is {here}: go on with the "
-                "setting it began with, or start over in another --out"
-            )
-        if self._sample is not None and taken is not None and self._sample.ledger.steps < taken:
-            raise CheckpointError(
-                f"the checkpoint in {directory} has {taken} private steps, the ledger fewer: restore the ledger as it "
-                "was last (an older copy will not do): what was trained has to be counted"
-            )
         self._check_finish(directory, number, rest["finish"])
         self._trainer.check({name: value for name, value in last.items() if not name.startswith("rest/")})
         if best:
@@ -213,7 +189,7 @@ class Checkpoints:
             CheckpointError: It is another one.
         """
         h = self._trainer.hyperparameters
-        if self._sample is not None and h.finish == "none" != then:
+        if self._protects_records and h.finish == "none" != then:
             raise CheckpointError(
                 f"the checkpoint in {directory} is of a run with --finish {then}, whose model is not private: give "
                 "that, and not none, or start over in another --out"

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from dpeer.exceptions import AlgorithmError, Interrupted
 from dpeer.privacy import Charge
 from dpeer.privacy.accounting import total_epsilon
-from dpeer.privacy.sample_level import Phase
+from dpeer.privacy.guarantee import Phase
 from dpeer.training import Algorithm, Task, Trainer, sam
 from dpeer.training.split import Split
 from tests.training.dp_learners import sample_terms, sampled

@@ -128,7 +128,6 @@ def test_without_a_release_or_another_body_nothing_is_measured() -> None:
 def test_of_a_private_peer_it_is_measured_of_what_it_has_released(tmp_path: Path) -> None:
     h = Hyperparameters(body_epochs=1, batch_size=16)
     learner = build_learner(small_task(0), "dfedmdc", h, rank=1, seed=0, session=client(tmp_path))
-    learner.start_over()
     learner.train(0)
     payload = learner.release(0)
     released = learner.gossip.codec.decode(payload)[0].clone()

@@ -23,8 +23,6 @@ def learner(folder: Path, algorithm: str = "dfedmdc", **settings: Any) -> Any:
     task = small_task(**{name: settings.pop(name) for name in ("head",) if name in settings})
     if settings.pop("scaled", False):
         standardize(task.model, task.train.tensors[0])
-    if settings.pop("sampled", False):
-        return sampled(task, folder / "s", algorithm)
     private = settings.pop("private", False)
     session = ClientSession(Guarantee(1.0, 1.0, 1e-5), Ledger(folder / "l", {}, resume=False)) if private else None
     return build_learner(task, algorithm, Hyperparameters(**settings), rank=0, seed=0, session=session)
@@ -52,9 +50,6 @@ LAST: dict[str, Any] = {"algorithm": "dfedavgm", "rounds": 1, "finish": "all:1"}
         ({"scaled": True}, {}, "it alone has the buffer 'input_mean'"),
         ({}, {"scaled": True}, "this one alone has the buffer 'input_mean'"),
         (LAST, LAST | {"finish": "none"}, "finished with --finish all:1: give that, and not none"),
-        ({"private": True}, {}, "is of a private run: go on with its --privacy client"),
-        ({"private": True}, {"private": True}, "has 1 private releases, the ledger fewer"),
-        ({}, {"sampled": True}, "of a run without --privacy sample"),
     ],
 )
 def test_a_run_does_not_go_on_with_that_of_other_settings(
