@@ -18,9 +18,8 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.federation.scheduler_rank import own_rank
 from dpeer.privacy import Guarantee, SampleGuarantee, accounting
 from dpeer.privacy.accounting import ACCOUNTANTS, Accountant, Charge, tightest
-from dpeer.privacy.guarantee import Head, phases_of
+from dpeer.privacy.guarantee import Head, check_delta, default_delta, phases_of
 from dpeer.privacy.settings import PrivacySettings
-from dpeer.privacy.soundness import check_delta, default_delta
 from dpeer.results.files import finite
 
 _EXAMPLES = {

@@ -11,10 +11,9 @@ alone. (With replace-one its PLD doubles the sensitivity once more, and its RDP 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, get_args
@@ -23,10 +22,9 @@ from scipy.optimize import brentq
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.privacy import gaussian
-from dpeer.privacy.soundness import check_probability, check_rate
 
 if TYPE_CHECKING:
-    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+    from dp_accounting import PrivacyAccountant
 
 Accountant = Literal["exact", "pld", "rdp"]
 ACCOUNTANTS: tuple[str, ...] = get_args(Accountant)
@@ -69,7 +67,10 @@ class Charge:
     steps: int
 
     def __post_init__(self) -> None:
-        check_rate(self.sampling_rate)
+        if not 0.0 < self.sampling_rate <= 1.0:
+            raise ConfigurationError(
+                f"sampling rate {self.sampling_rate:g}: choose one above 0 and at most 1, for example 0.05"
+            )
         if not (self.noise_multiplier > 0.0 and math.isfinite(self.noise_multiplier)):
             raise ConfigurationError(
                 f"noise multiplier {self.noise_multiplier:g}: choose a number above 0, for example 1.0"
@@ -106,7 +107,8 @@ def total_epsilon(charges: Iterable[Charge], delta: float, accountant: Accountan
     Raises:
         ConfigurationError: A value is out of its range, or the accountant cannot compute it.
     """
-    check_probability(delta)
+    if not 0.0 < delta < 1.0:
+        raise ConfigurationError(f"delta {delta:g}: choose one above 0 and below 1, for example 1e-5")
     found = merged(charges)
     if accountant not in (*ACCOUNTANTS, None):
         raise UnknownName("accountant", str(accountant), ACCOUNTANTS)
@@ -196,8 +198,7 @@ def _rough(charges: Sequence[Charge], delta: float) -> float:
     return gaussian.epsilon(mu, delta)
 
 
-# What follows calls dp-accounting. Results are kept: the peers of a simulation ask the same, and a search for a root
-# asks twice about its ends.
+# Results are kept: the peers of a simulation ask the same, and a search for a root asks twice about its ends.
 
 
 @lru_cache(maxsize=512)
@@ -229,54 +230,26 @@ def _pld(charges: tuple[Charge, ...], delta: float) -> float:
 
 def pld_epsilon(charges: Sequence[Charge], delta: float, grid: float) -> float:
     """Epsilon of all charges by the composition of their privacy losses, discretized to this grid."""
-    from dp_accounting.pld import privacy_loss_distribution
+    from dp_accounting import NeighboringRelation, pld
 
-    whole = privacy_loss_distribution.identity(value_discretization_interval=grid)
-    for charge in charges:
-        rate, noise, steps = charge.sampling_rate, charge.noise_multiplier, charge.steps
-        if rate < 1.0:
-            whole = whole.compose(_losses(rate, noise, grid).self_compose(steps))
-        else:
-            whole = whole.compose(_losses(rate, noise / math.sqrt(steps), grid))
-    return float(whole.get_epsilon_for_delta(delta))
-
-
-@lru_cache(maxsize=8)  # after each round a peer asks about the same kinds of steps, only more of them
-def _losses(rate: float, noise: float, grid: float) -> PrivacyLossDistribution:
-    """The privacy losses of one step, which take longer to compute than to compose."""
-    import dp_accounting
-    from dp_accounting.pld import privacy_loss_distribution
-
-    return privacy_loss_distribution.from_gaussian_mechanism(
-        noise,
-        value_discretization_interval=grid,
-        sampling_prob=rate,
-        neighboring_relation=dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
-    )
+    return _composed(pld.PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, grid), charges, delta)
 
 
 @lru_cache(maxsize=512)
 def _rdp(charges: tuple[Charge, ...], delta: float) -> float:
+    from dp_accounting import NeighboringRelation, rdp
+
+    # It logs the Renyi orders that it leaves out: fewer orders only raise the bound.
+    logging.getLogger("absl").setLevel(logging.ERROR)
+    return _composed(rdp.RdpAccountant(neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE), charges, delta)
+
+
+def _composed(accountant: PrivacyAccountant, charges: Sequence[Charge], delta: float) -> float:
     import dp_accounting
-    from dp_accounting import rdp
 
-    accountant = rdp.RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
-    with _without_log():
-        for charge in charges:
-            event: dp_accounting.DpEvent = dp_accounting.GaussianDpEvent(charge.noise_multiplier)
-            if charge.sampling_rate < 1.0:
-                event = dp_accounting.PoissonSampledDpEvent(charge.sampling_rate, event)
-            accountant.compose(event, charge.steps)
-        return float(accountant.get_epsilon(delta))
-
-
-@contextlib.contextmanager
-def _without_log() -> Iterator[None]:
-    """Within it dp-accounting does not log the Renyi orders that it leaves out: fewer orders only raise the bound."""
-    log = logging.getLogger("absl")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
+    for charge in charges:
+        event: dp_accounting.DpEvent = dp_accounting.GaussianDpEvent(charge.noise_multiplier)
+        if charge.sampling_rate < 1.0:
+            event = dp_accounting.PoissonSampledDpEvent(charge.sampling_rate, event)
+        accountant.compose(event, charge.steps)
+    return float(accountant.get_epsilon(delta))

@@ -10,11 +10,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dpeer.exceptions import BudgetTooSmall, ConfigurationError
-from dpeer.privacy.guarantee import Guarantee
+from dpeer.exceptions import ConfigurationError
+from dpeer.privacy.guarantee import Guarantee, check_delta, default_delta
 from dpeer.privacy.mechanism import Sparsifier
 from dpeer.privacy.settings import CLIENT_ONLY, SAMPLE_ONLY, PrivacySettings
-from dpeer.privacy.soundness import check_delta, default_delta
 
 
 @dataclass(frozen=True)
@@ -68,38 +67,25 @@ class PrivacyConfig:
         Sparsifier.parse(asked.sparsify)  # so that a share that is none is refused before data are read
         delta = asked.delta if asked.delta is not None else default_delta(self.size)
         check_delta(delta, self.size)
-        base, budget = Guarantee(asked.noise_multiplier or 1.0, asked.clip_norm, delta), asked.target_epsilon
-        if asked.noise_multiplier is None and budget is not None:
-            return base.calibrated(budget, self.rounds)
-        if budget is not None and base.epsilon(1) > budget:
-            raise BudgetTooSmall(
-                f"--target-epsilon {budget:g} allows not even one release with --noise-multiplier "
-                f"{base.noise_multiplier:g}: one costs {base.epsilon(1):.3g}; leave --noise-multiplier out and the "
-                "noise follows from the budget"
-            )
-        return base
+        base = Guarantee(asked.noise_multiplier or 1.0, asked.clip_norm, delta)
+        return base.within(asked.target_epsilon, self.rounds, noise_given=asked.noise_multiplier is not None)
 
     def _check_level(self) -> None:
         """Refuse settings without an effect at the level of privacy."""
-        level, fields = self.settings.privacy, PrivacySettings.model_fields
-        for name in fields:
+        level = self.settings.privacy
+        for name, field_ in PrivacySettings.model_fields.items():
             value, flag = getattr(self.settings, name), f"--{name.replace('_', '-')}"
-            if value == fields[name].default:
+            of = "sample" if name in SAMPLE_ONLY else "client" if name in CLIENT_ONLY else None
+            if value == field_.default:
                 continue
             if level == "none":
                 both = "sample (which protects single records) or client (whole data sets)"
-                levels = "sample" if name in SAMPLE_ONLY else "client" if name in CLIENT_ONLY else both
                 raise ConfigurationError(
-                    f"{flag} {value} does nothing without --privacy {levels}: add that, or leave {flag} out"
+                    f"{flag} {value} does nothing without --privacy {of or both}: add that, or leave {flag} out"
                 )
-            if level == "client" and name in SAMPLE_ONLY:
+            if of not in (level, None):
                 raise ConfigurationError(
-                    f"{flag} {value} belongs to --privacy sample; with --privacy client leave it out"
-                )
-            if level == "sample" and name in CLIENT_ONLY:
-                raise ConfigurationError(
-                    f"{flag} {value} belongs to --privacy client: at sample level messages need no noise of their own, "
-                    "and what leaves a peer protects each record against everyone; leave it out"
+                    f"{flag} {value} belongs to --privacy {of}; with --privacy {level} leave it out"
                 )
 
     def _check_unseen(self) -> None:

@@ -12,13 +12,33 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
+from dpeer.exceptions import BudgetTooSmall, ConfigurationError
 from dpeer.privacy import accounting
 from dpeer.privacy.accounting import Accountant, Charge
-from dpeer.privacy.soundness import check_noise, check_probability
 
 Head = Literal["joint", "alternate", "post"]
 Unit = Literal["record", "group"]
 Ascent = Literal["previous", "same-batch"]
+
+_SMALLEST = 1e-15
+"""Of a clip norm and a noise multiplier: what follows from them is far from the limits of float32."""
+
+
+def default_delta(units: int) -> float:
+    """min(1e-5, 1 / (10 N)) for N protected units (peers or records)."""
+    return min(1e-5, 0.1 / units)
+
+
+def check_delta(delta: float, units: int, unit: str = "peer") -> str | None:
+    """A warning about a delta above 1 / (10 N), N the protected units; one of 1 / N or more is refused."""
+    if delta >= 1.0 / units:
+        raise ConfigurationError(
+            f"delta {delta:g} with {units} {unit}s: at 1/{units} or more, publishing one {unit}'s data outright would "
+            f"count as private: choose at most {0.1 / units:.4g}"
+        )
+    if delta > 0.1 / units:
+        return f"delta {delta:g} is above 1/(10 N) = {0.1 / units:.4g} of {units} {unit}s: choose that or less"
+    return None
 
 
 @dataclass(frozen=True)
@@ -44,8 +64,11 @@ class GaussianGuarantee:
     advice: ClassVar[str]
 
     def __post_init__(self) -> None:
-        check_noise(self.noise_multiplier, self.clip_norm)
-        check_probability(self.delta)
+        for name, value in (("noise-multiplier", self.noise_multiplier), ("clip-norm", self.clip_norm)):
+            if not _SMALLEST <= value <= 1.0 / _SMALLEST:
+                raise ConfigurationError(
+                    f"--{name} {value:g}: choose a number from {_SMALLEST:g} to {1.0 / _SMALLEST:g}, for example 1.0"
+                )
 
     def charges(self, rounds: int) -> tuple[Charge, ...]:
         """The charges of so many rounds."""
@@ -90,6 +113,23 @@ class GaussianGuarantee:
 
         noise = accounting.least_noise(charged, epsilon, self.delta, accountant, digits=self.digits)
         return dataclasses.replace(self, noise_multiplier=noise)
+
+    def within(self, budget: float | None, rounds: int, *, noise_given: bool) -> Self:
+        """The guarantee of a run: this one, or where its noise is not given the one that is calibrated for a budget.
+
+        Raises:
+            BudgetTooSmall: With the noise that is given not one round fits.
+            ConfigurationError: See `calibrated`.
+        """
+        if budget is None or not noise_given:
+            return self if budget is None else self.calibrated(budget, rounds)
+        if (one := self.epsilon(1)) > budget:
+            raise BudgetTooSmall(
+                f"--target-epsilon {budget:g} allows not even one round with --noise-multiplier "
+                f"{self.noise_multiplier:g}: one costs {one:.3g}; leave --noise-multiplier out and the noise follows "
+                "from the budget"
+            )
+        return self
 
     def noise_ratio(self, parameters: int) -> float:
         """The expected L2 norm of the noise that moves a body once, over the clip norm: sigma sqrt(p) / divisor."""

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy.noise import Values, grid, noised
-from dpeer.privacy.soundness import check_rate
 
 Vector: TypeAlias = NDArray[np.float32]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -225,26 +224,12 @@ class ClippedSum:
         noise_multiplier: sigma, 0 or more; with 0 nothing is protected.
         rate: q, the probability with which each unit is drawn.
         units: N, the nominal number of units: a public number, near the true one or not.
-
-    Raises:
-        ConfigurationError: A value is beyond its limits.
     """
 
     clip_norm: float
     noise_multiplier: float
     rate: float
     units: int
-
-    def __post_init__(self) -> None:
-        check_rate(self.rate)
-        if not self.clip_norm > 0.0:
-            raise ConfigurationError(f"--clip-norm {self.clip_norm:g}: choose a length above 0, for example 1")
-        if not 0.0 <= self.noise_multiplier < math.inf:
-            raise ConfigurationError(f"--noise-multiplier {self.noise_multiplier:g}: choose a finite one, 0 or more")
-        if self.noise_multiplier and math.isinf(self.clip_norm):
-            raise ConfigurationError("--clip-norm inf: choose a finite one; noise is measured by it")
-        if self.units < 1:
-            raise ConfigurationError(f"nominal number of units {self.units}: choose 1 or more")
 
     @property
     def noise_std(self) -> float:

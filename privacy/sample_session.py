@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeer.exceptions import BudgetTooSmall, ConfigurationError, TaskError
+from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy import accounting
 from dpeer.privacy.accounting import Charge
 from dpeer.privacy.config import PeerData, PrivacyConfig
-from dpeer.privacy.guarantee import Head, Phase, SampleGuarantee
+from dpeer.privacy.guarantee import Head, Phase, SampleGuarantee, check_delta
 from dpeer.privacy.ledger import Ledger
 from dpeer.privacy.session import BaseSession
-from dpeer.privacy.soundness import check_delta
 
 AT_ONCE = 64
 """The most steps that are charged together: a peer that is stopped has charged at most so many in vain."""
@@ -136,14 +135,12 @@ class SampleTerms:
                 f"--privacy sample: {config.algorithm} takes no local step with these settings, so nothing is to be "
                 "protected: leave it out, or give --body-epochs"
             )
-        units, budget = self.units, asked.target_epsilon
-        guarantee = SampleGuarantee(
-            asked.noise_multiplier or 1.0, asked.clip_norm, config.sample_delta(units), self.rate, tuple(phases),
-            self.head, asked.privacy_unit, config.nominal_units(units),
+        base = SampleGuarantee(
+            asked.noise_multiplier or 1.0, asked.clip_norm, config.sample_delta(self.units), self.rate, tuple(phases),
+            self.head, asked.privacy_unit, config.nominal_units(self.units),
         )  # fmt: skip
-        if asked.noise_multiplier is None:
-            assert budget is not None
-            guarantee = guarantee.calibrated(budget, config.rounds)
+        budget, noise_given = asked.target_epsilon, asked.noise_multiplier is not None
+        guarantee = base.within(budget, config.rounds, noise_given=noise_given)
         ledger = Ledger(self.folder, guarantee.mechanism, level="sample", resume=self.resume, data=self.data.digest)
         left = config.rounds if self.left is None else self.left
         return SampleSession(guarantee, ledger, budget, left, config.size, terms=self)
@@ -160,24 +157,15 @@ class SampleSession(BaseSession):
         terms: What is asked of the steps.
         rounds: How many of the planned rounds the budget allows.
         ended: Whether a step has been refused.
-
-    Raises:
-        BudgetTooSmall: Not one round fits into the budget.
     """
 
     guarantee: SampleGuarantee
     terms: SampleTerms = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        guarantee, budget, self.ended = self.guarantee, self.budget, self.ledger.ended
+        self.ended = self.ledger.ended
         self.rounds = 0 if self.ended else self.fitting(self.epsilon)
-        self._vetted = _by_noise([*self.ledger.charges, *guarantee.charges(self.rounds)])
-        if self.planned and not self.rounds and not self.ledger.charges:
-            raise BudgetTooSmall(
-                f"--target-epsilon {budget:g} allows not even one round with --noise-multiplier "
-                f"{guarantee.noise_multiplier:g}: one costs {self.epsilon(1):.3g}; leave --noise-multiplier out and "
-                "the noise follows from the budget"
-            )
+        self._vetted = _by_noise([*self.ledger.charges, *self.guarantee.charges(self.rounds)])
 
     def charge(self, number: int, wanted: int, looks: int = 1) -> int:
         """Charge the next steps of a round, as many as may be taken at once; they are on disk when this returns.

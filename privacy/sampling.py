@@ -11,9 +11,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeer.exceptions import ConfigurationError
 from dpeer.privacy.randomness import Keystream
-from dpeer.privacy.soundness import check_rate
 
 Indices = NDArray[np.int64]
 
@@ -30,19 +28,11 @@ class Poisson:
     Args:
         units: The number to draw from, 1 or more.
         rate: q, above 0 and at most 1; with 1 every draw has all of them.
-
-    Raises:
-        ConfigurationError: A value is beyond its limits.
     """
 
     def __init__(self, units: int, rate: float) -> None:
-        check_rate(rate)
-        if units < 1:
-            raise ConfigurationError(f"units to sample from {units}: there must be at least one")
         self.units, self.rate = units, rate
         self._below = int(Fraction(rate) * 2**64)
-        if not self._below:
-            raise ConfigurationError(f"sampling rate {rate:g}: choose at least 2^-64; no unit would ever be drawn")
 
     def draw(self) -> Indices:
         """The units of the next step, ascending; often other numbers of them, and sometimes none."""

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpeer.privacy.guarantee import GaussianGuarantee, Guarantee
+from dpeer.privacy.guarantee import GaussianGuarantee, Guarantee, check_delta
 from dpeer.privacy.ledger import Ledger
 from dpeer.privacy.mechanism import Clipped, Sparsifier
-from dpeer.privacy.soundness import check_delta
 
 
 @dataclass

@@ -139,21 +139,6 @@ def test_a_small_epsilon_is_not_that_of_a_coarse_grid() -> None:
     assert accounting.pld_epsilon([charge], 1e-5, 1e-3) > 1.01 * found
 
 
-@pytest.mark.parametrize("steps", [3, 40, 41])
-def test_several_kinds_come_to_what_dp_accountings_own_accountant_says_to_the_bit(steps: int) -> None:
-    import dp_accounting
-    from dp_accounting import pld
-
-    charges = (Charge(0.2, 1.1, steps), Charge(0.1, 2.0, 7), Charge(1.0, 5.0, 2))
-    whole = pld.PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE, 2.0**-8)
-    for charge in charges:
-        event: dp_accounting.DpEvent = dp_accounting.GaussianDpEvent(charge.noise_multiplier)
-        if charge.sampling_rate < 1.0:
-            event = dp_accounting.PoissonSampledDpEvent(charge.sampling_rate, event)
-        whole.compose(event, charge.steps)
-    assert accounting.pld_epsilon(charges, 1e-5, 2.0**-8) == whole.get_epsilon(1e-5)
-
-
 def test_what_a_paper_printed_as_a_bound_is_one() -> None:
     # Abadi et al., "Deep learning with differential privacy", 2016, section 3: epsilon 1.26 by the moments accountant.
     found = total_epsilon([Charge(0.01, 4.0, 10_000)], 1e-5)

@@ -6,8 +6,7 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import Charge, Guarantee, SampleGuarantee
-from dpeer.privacy.guarantee import phases_of
-from dpeer.privacy.soundness import check_delta, default_delta
+from dpeer.privacy.guarantee import check_delta, default_delta, phases_of
 
 JOINT = SampleGuarantee(1.0, 0.5, 1e-5, 0.05, phases_of(20))
 
