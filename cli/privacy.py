@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.federation.scheduler_rank import own_rank
 from dpeer.privacy import Guarantee, SampleGuarantee, accounting
 from dpeer.privacy.accounting import ACCOUNTANTS, Accountant, Charge, tightest
-from dpeer.privacy.guarantee import Head, check_delta, default_delta, phases_of
+from dpeer.privacy.guarantee import check_delta, default_delta, phases_of
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.results.files import finite
 
@@ -124,18 +123,29 @@ def privacy(as_json: bool, federation: Path | None, rank: str | None, **given: A
       dpeer privacy --privacy sample --target-epsilon 3 --batch-size 32 --records 2000 --steps 20 --rounds 20
       dpeer privacy --federation dpeer.toml --rank 3
     """  # noqa: D301 - \b is click's
+    accountant: Accountant | None = given["accountant"]
     if federation is not None:
         _check_answered(federation)
-        words, found, rows, lines = _of_file(federation, own_rank(rank or "0"), given["accountant"])
+        from dpeer.federation.planned_privacy import planned_privacy  # torch, which takes a second
+
+        number = own_rank(rank or "0")
+        planned = planned_privacy(federation, number)
+        made, lines = planned.guarantee, ["A start will say:", *planned.promises]
+        found, rows, _ = _described(made, planned.rounds, planned.size, planned.parameters, accountant)
+        found |= {"rank": number, "promises": [*planned.promises]}
+        rows.append(("peers", f"{planned.size:,}", "as the federation file has them"))
+        rows.append(("parameters", f"{planned.parameters:,}", "that get noise at once"))
     elif rank is not None:
         raise ConfigurationError(f"--rank {rank}: it belongs to --federation FILE: add that, or leave --rank out")
     else:
-        words, found, rows, lines = _of_flags(given)
+        made, lines = _of_flags(given)
+        found, rows, survival = _described(made, given["rounds"], given["size"], given["parameters"], accountant)
+        lines[1:1] = survival
     if as_json:
         click.echo(json.dumps(finite(found), allow_nan=False))
         return
     console = Console(highlight=False)
-    console.print(f"Protected: {words}.")
+    console.print(f"Protected: {made.words}.")
     table = plain_table(show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
@@ -147,70 +157,28 @@ def privacy(as_json: bool, federation: Path | None, rank: str | None, **given: A
         console.print(line, markup=False)
 
 
-def _of_file(file: Path, rank: int, accountant: Accountant | None) -> tuple[str, dict[str, Any], TableRows, list[str]]:
-    """What a run will promise: what is protected, the values of the JSON, the rows of the table, and sentences."""
-    from dpeer.federation.planned_privacy import planned_privacy  # torch, which takes a second
-
-    planned = planned_privacy(file, rank)
-    made, rounds = planned.guarantee, planned.rounds
-    given = {"size": planned.size, "parameters": planned.parameters, "rounds": rounds}
-    more: TableRows = [("peers", f"{planned.size:,}", "as the federation file has them")]
-    if isinstance(made, SampleGuarantee):
-        found, rows = _of_sample(made, rounds, accountant)
-        batch = made.sampling_rate * made.units
-        found |= {"batch_size": batch, "records": made.units, "unit": made.unit}
-        more += [
-            ("batch size", f"{batch:g}", f"{made.unit}s in a step's batch, on average"),
-            ("records", f"{made.units:,}", f"{made.unit}s of a peer, about: others may know it"),
-            ("parameters", f"{planned.parameters:,}", "trained together"),
-        ]
-    else:
-        found, rows = _of_client(made, rounds, accountant)
-        more.append(("parameters", f"{planned.parameters:,}", "values that get noise in a release"))
-    found |= {"noise_std": made.noise_std, "rank": rank, "size": planned.size, "parameters": planned.parameters}
-    found |= _survival(given, made)[0] | {"promises": list(planned.promises)}
-    return made.words, found, rows + more, ["A start will say:", *planned.promises]
-
-
-def _of_flags(given: dict[str, Any]) -> tuple[str, dict[str, Any], TableRows, list[str]]:
-    """The same of what was typed."""
+def _of_flags(given: dict[str, Any]) -> tuple[Guarantee | SampleGuarantee, list[str]]:
+    """The guarantee that was typed, and sentences about it."""
     _check(given)
-    client, rounds, target = given["privacy"] == "client", given["rounds"], given["target_epsilon"]
-    units = given["size" if client else "records"]
+    sample, rounds, target = given["privacy"] == "sample", given["rounds"], given["target_epsilon"]
+    units = given["records" if sample else "size"]
     delta = default_delta(units or 1) if given["delta"] is None else given["delta"]
-    warning = None if units is None else check_delta(delta, units, "peer" if client else "record")
+    warning = None if units is None else check_delta(delta, units, "record" if sample else "peer")
     noise, clip, accountant = given["noise_multiplier"] or 1.0, given["clip_norm"], given["accountant"]
-    made: Guarantee | SampleGuarantee
-    if client:
-        made = Guarantee(noise, clip, delta)
-        if target is not None:
-            made = made.calibrated(target, rounds, accountant)
-        found, rows = _of_client(made, rounds, accountant)
-        of_papers = accounting.total_epsilon([Charge(1.0, made.noise_multiplier, rounds)], delta, accountant or "exact")
-        lines = [
-            f"Papers that count sensitivity C (an update beside none) state epsilon {_short(of_papers)} for this noise."
-        ]
-        if target is not None:
-            found = {"noise_multiplier": made.noise_multiplier, "noise_std": made.noise_std}
-    else:
-        rate = min(1.0, given["batch_size"] / units)
-        head: Head = given["dp_head"] or "joint"
-        made = SampleGuarantee(
-            noise, clip, delta, rate, phases_of(given["steps"], given["head_steps"] or 0), head, units=units
+    made: Guarantee | SampleGuarantee = Guarantee(noise, clip, delta)
+    if sample:
+        rate, phases = min(1.0, given["batch_size"] / units), phases_of(given["steps"], given["head_steps"] or 0)
+        made = SampleGuarantee(noise, clip, delta, rate, phases, given["dp_head"] or "joint", units=units)
+    if target is not None:
+        made = made.calibrated(target, rounds, accountant)
+    line = "One record is protected, not one patient: --privacy-unit group of a run protects all records of a patient."
+    if not sample:
+        as_in_papers = accounting.total_epsilon([Charge(1.0, made.noise_multiplier, rounds)], delta, accountant)
+        line = (
+            "Papers that count sensitivity C (an update beside none) state epsilon "
+            f"{_short(as_in_papers)} for this noise."
         )
-        if target is not None:
-            made = made.calibrated(target, rounds, accountant)
-        found, rows = _of_sample(made, rounds, accountant)
-        lines = [
-            "One record is protected, not one patient: --privacy-unit group of a run protects all records of a patient."
-        ]
-        if target is not None:
-            found["noise_std"] = made.noise_std
-    if given["parameters"] is not None:
-        outlook, line = _survival(given, made)
-        found |= outlook
-        lines.append(line)
-    return made.words, found, rows, lines if warning is None else [*lines, warning]
+    return made, [line] if warning is None else [line, warning]
 
 
 def _check_answered(file: Path) -> None:
@@ -265,84 +233,68 @@ def _check(given: dict[str, Any]) -> None:
         )
 
 
-def _of_client(made: Guarantee, rounds: int, accountant: Accountant | None) -> tuple[dict[str, Any], TableRows]:
-    """The guarantee at client level: the values of the JSON, and the rows of the table."""
-    accountant = accountant or "exact"
-    epsilon = made.epsilon(rounds, accountant)
-    found = {
-        "epsilon": epsilon,
-        "delta": made.delta,
-        "mode": "client",
-        "adversary": "neighbor",
-        "adjacency": "replace",
-        "noise_multiplier": made.noise_multiplier,
-        "rounds": rounds,
-        "accountant": accountant,
-    }
-    rows = [
-        ("epsilon", _short(epsilon), "against a neighbor, which sees every message"),
-        *_noise_rows(made, "noise that protects", "a message"),
-        ("delta", f"{made.delta:g}", "probability that epsilon does not hold"),
-        ("rounds", f"{rounds:,}", "one release of every peer in each"),
-        ("accountant", accountant, _MEANT[accountant]),
-    ]
-    return found, rows
-
-
-def _of_sample(made: SampleGuarantee, rounds: int, accountant: Accountant | None) -> tuple[dict[str, Any], TableRows]:
-    """The guarantee at sample level: the values of the JSON, and the rows of the table."""
+def _described(
+    made: Guarantee | SampleGuarantee,
+    rounds: int,
+    size: int | None,
+    parameters: int | None,
+    accountant: Accountant | None,
+) -> tuple[dict[str, Any], TableRows, list[str]]:
+    """What is promised: the values of the JSON, the rows of the table, and a sentence on whether training survives."""
     accountant = accountant or tightest(made.charges(rounds))
-    epsilon, steps = made.epsilon(rounds, accountant), made.steps(rounds)
-    found = {
+    epsilon = made.epsilon(rounds, accountant)
+    found: dict[str, Any] = {
         "epsilon": epsilon,
         "delta": made.delta,
-        "mode": "sample",
-        "adversary": "everyone",
-        "adjacency": "add-or-remove",
         "noise_multiplier": made.noise_multiplier,
-        "sampling_rate": made.sampling_rate,
-        "dp_head": made.head,
+        "noise_std": made.noise_std,
         "rounds": rounds,
-        "steps": steps,
         "accountant": accountant,
     }
-    of_head = sum(phase.steps for phase in made.phases if phase.part == "head")
-    others = made.steps(1) - of_head
-    each = f"{others:,} local steps in each"
-    if of_head:
-        each = f"{of_head:,} local steps of the head and {others:,} of the body in each"
+    noise, whole, moved = "noise that protects", "a message", "updates"
+    protects = "against a neighbor, which sees every message"
+    drawn: TableRows = []
+    each: TableRows = [("rounds", f"{rounds:,}", "one release of every peer in each")]
+    if isinstance(made, SampleGuarantee):
+        noise, whole, moved = "noise on a sum", "the sum", "gradients"
+        protects = f"of one {made.unit}, against everyone"
+        steps = made.steps(rounds)
+        found |= {"mode": "sample", "adversary": "everyone", "adjacency": "add-or-remove", "dp_head": made.head}
+        found |= {"sampling_rate": made.sampling_rate, "steps": steps, "unit": made.unit}
+        found |= {"batch_size": made.divisor, "records": made.units}
+        of_head = sum(phase.steps for phase in made.phases if phase.part == "head")
+        local = f"{made.steps(1) - of_head:,} local steps in each"
+        if of_head:
+            local = f"{of_head:,} local steps of the head and {made.steps(1) - of_head:,} of the body in each"
+        drawn = [
+            ("batch size", f"{made.divisor:g}", f"{made.unit}s in a step's batch, on average"),
+            ("records", f"{made.units:,}", f"{made.unit}s of a peer, about: others may know it"),
+            ("sampling rate", f"{made.sampling_rate:g}", f"probability that a {made.unit} is in a step's batch"),
+        ]
+        each = [("rounds", f"{rounds:,}", local), ("steps", f"{steps:,}", "each is charged")]
+    else:
+        found |= {"mode": "client", "adversary": "neighbor", "adjacency": "replace"}
     rows = [
-        ("epsilon", _short(epsilon), f"of one {made.unit}, against everyone"),
-        *_noise_rows(made, "noise on a sum", "the sum"),
-        ("sampling rate", f"{made.sampling_rate:g}", f"probability that a {made.unit} is in a step's batch"),
+        ("epsilon", _short(epsilon), protects),
+        ("noise multiplier", _upwards(made.noise_multiplier), f"{noise} / clip norm, rounded up"),
+        ("noise std", _upwards(made.noise_std), f"on each coordinate of {whole}, clip norm {made.clip_norm:g}"),
+        *drawn,
         ("delta", f"{made.delta:g}", "probability that epsilon does not hold"),
-        ("rounds", f"{rounds:,}", each),
-        ("steps", f"{steps:,}", "each is charged"),
+        *each,
         ("accountant", accountant, _MEANT[accountant]),
     ]
-    return found, rows
-
-
-def _noise_rows(made: Guarantee | SampleGuarantee, what: str, whole: str) -> TableRows:
-    return [
-        ("noise multiplier", _upwards(made.noise_multiplier), f"{what} / clip norm, rounded up"),
-        ("noise std", _upwards(made.noise_std), f"on each coordinate of {whole}, clip norm {made.clip_norm:g}"),
-    ]
-
-
-def _survival(given: Mapping[str, Any], made: Guarantee | SampleGuarantee) -> tuple[dict[str, Any], str]:
-    """Whether training can survive the noise: values of the JSON, and a sentence."""
-    moved = "updates" if isinstance(made, Guarantee) else "gradients"
-    ratio = made.noise_ratio(given["parameters"])
-    left = made.noise_over_way(given["parameters"], given["size"], given["rounds"])
+    if size is None or parameters is None:
+        return found, rows, []
+    ratio, left = made.noise_ratio(parameters), made.noise_over_way(parameters, size, rounds)
+    found |= {"size": size, "parameters": parameters}
+    found |= {"noise_norm_over_clip_norm": ratio, "noise_over_longest_way": left, "survives": left <= 1.0}
     compared = (
-        f"the noise left in the average of {given['size']:,} bodies after {given['rounds']:,} rounds is {_short(left)} "
-        f"times as long as the furthest way that clipped {moved} could go"
+        f"the noise left in the average of {size:,} bodies after {rounds:,} rounds is {_short(left)} times as long as "
+        f"the furthest way that clipped {moved} could go"
     )
-    found = {"noise_norm_over_clip_norm": ratio, "noise_over_longest_way": left, "survives": left <= 1.0}
     if left <= 1.0:
-        return found, f"Training may survive this: {compared}; well below 1 is what it needs."
-    return found, f"Training cannot survive this: {compared}; {made.advice}."
+        return found, rows, [f"Training may survive this: {compared}; well below 1 is what it needs."]
+    return found, rows, [f"Training cannot survive this: {compared}; {made.advice}."]
 
 
 def _short(value: float) -> str:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation import config
-from dpeer.federation.folders import refuse_faults, working_folder_kept
-from dpeer.federation.host_checks import scratch_in
+from dpeer.federation.folders import refuse_faults
 from dpeer.federation.starting import Starting
+from dpeer.federation.trial_build import built_aside
 from dpeer.privacy import Guarantee, SampleGuarantee
-from dpeer.results.files import rank_folder
 
 
 @dataclass(frozen=True)
@@ -53,20 +50,12 @@ def planned_privacy(file: Path, rank: int) -> PlannedPrivacy:
         raise ConfigurationError(
             f"--federation {str(file)!r}: privacy is none there, so nothing is promised: choose sample or client"
         )
-    from dpeer.federation.build import build  # torch takes seconds: mistakes above show at once
-    from dpeer.federation.checks import check_plugins
-
-    resolved = config.resolve(own, rank)
-    near = scratch_in(rank_folder(own.out, rank))
-    with working_folder_kept(), tempfile.TemporaryDirectory(prefix="dpeer-privacy-", dir=near) as scratch:
-        check_plugins(resolved)
-        run = resolved.run.model_copy(update={"out": Path(scratch)})
-        parts = build(dataclasses.replace(resolved, run=run))
+    with built_aside(config.resolve(own, rank)) as (_, parts, _):
+        pass
     session, about = parts.learner.session, parts.learner.about
     if session is None:
         raise ConfigurationError(
-            f"--federation {str(file)!r}: with algorithm {resolved.training.algorithm} nothing is shared, so nothing "
-            "is released"
+            f"--federation {str(file)!r}: with algorithm {own.algorithm} nothing is shared, so nothing is released"
         )
     noised = session.noised(about.shared_values, about.trained_together)
     return PlannedPrivacy(session.guarantee, session.rounds, own.size, noised, tuple(parts.promises))

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,15 +13,16 @@ from dpeer.federation import config, keys, trackers
 from dpeer.federation.addresses import from_file
 from dpeer.federation.control_client import left
 from dpeer.federation.findings import Findings, Level
-from dpeer.federation.folders import refuse_faults, refuse_used, working_folder_kept
+from dpeer.federation.folders import refuse_faults, refuse_used
 from dpeer.federation.forecast import Forecast, forecast, train_for
-from dpeer.federation.host_checks import available_memory, check_disk, check_memory, check_writable, scratch_in
+from dpeer.federation.host_checks import available_memory, check_disk, check_memory, check_writable
 from dpeer.federation.line_check import check_lines
 from dpeer.federation.member_zero import federation_of
 from dpeer.federation.operators import signers_of
 from dpeer.federation.scheduler_rank import own_rank
 from dpeer.federation.serve_address import bound, read_serve
 from dpeer.federation.starting import Starting
+from dpeer.federation.trial_build import built_aside
 from dpeer.results.files import rank_folder
 from dpeer.results.units import duration
 from dpeer.training import TorchLearner
@@ -181,8 +179,7 @@ def _check_training(
     doing("loading PyTorch, the task and its data")
     import torch  # takes seconds: mistakes above show at once
 
-    from dpeer.federation.build import build, compute_of
-    from dpeer.federation.checks import check_plugins
+    from dpeer.federation.build import compute_of
     from dpeer.federation.threads import share_of_cores
 
     own, rank = starting.own, starting.rank
@@ -194,15 +191,9 @@ def _check_training(
         resolved = made
     if resolved is None:
         return None
-    with (
-        working_folder_kept(),
-        tempfile.TemporaryDirectory(prefix="dpeer-check-", dir=scratch_in(folder)) as scratch,
-        _copied(folder, Path(scratch) / "run") as out,
-    ):
+    with contextlib.ExitStack() as stack:
         with findings.of("task"):
-            check_plugins(resolved)
-            there = dataclasses.replace(resolved, run=resolved.run.model_copy(update={"out": out}))
-            parts = build(there, resume=starting.resume)
+            there, parts, scratch = stack.enter_context(built_aside(resolved, resume=starting.resume))
             facts = parts.facts
             samples = f"{facts['training_samples']:,} training samples, {facts['evaluated_samples']:,} to measure on"
             model = f"body of {facts['body_parameters']:,} parameters, head of {facts['head_parameters']:,}"
@@ -215,7 +206,7 @@ def _check_training(
                 findings.passed("members", f"list {given.version} is of this federation, and signed by its operators")
         with findings.of("timing"):
             doing("training a few minibatches, and evaluating once")
-            found = forecast(there, parts, Path(tempfile.mkdtemp(dir=scratch)), starting.graph, asked.bandwidth)
+            found = forecast(there, parts, scratch, starting.graph, asked.bandwidth)
             if own.privacy != "sample":  # there a round's steps are charged together
                 _check_threads(findings, parts.learner, torch)
     if found is not None:
@@ -254,18 +245,3 @@ def _check_threads(findings: Findings, learner: TorchLearner, torch: Any) -> Non
         findings.warn("threads", f"{words}: other programs use this host's cores, or the model is small: --threads 1")
     else:
         findings.passed("threads", words)
-
-
-@contextlib.contextmanager
-def _copied(folder: Path, out: Path) -> Iterator[Path]:
-    """A run folder in which a peer can be built as in its own, which stays as it is: privacy's files are copies."""
-    from dpeer.privacy.ledger import FOLDER
-
-    copy = out / folder.name
-    copy.mkdir(parents=True)
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.name == FOLDER:
-            shutil.copytree(path, copy / FOLDER)
-        elif path.is_dir() or path.is_file():
-            (copy / path.name).symlink_to(path.absolute())
-    yield out

@@ -110,7 +110,7 @@ def lines(tmp_path, parameters=60_000, **settings):
     asked = Settings(privacy="client", **settings)
     session = protect(asked, tmp_path / "privacy", resume=False)
     assert not (tmp_path / "privacy").exists()
-    return session.notes(parameters)
+    return session.notes(session.noised(parameters, 0))
 
 
 def test_the_start_says_whose_data_against_whom_and_how_much_noise(tmp_path):
