@@ -149,6 +149,11 @@ def check_hostile(training: TrainingPart, graph: Topology) -> None:
             f"{flag} with {graph.name}: peers there hear others than hear them, and what the rule withstands is known "
             "where neighbors hear each other, as in ring, exponential and full"
         )
+    if graph.declared:
+        raise ConfigurationError(
+            f"{flag} with weights declared: how many hostile neighbors the rule withstands is known where bodies "
+            "count by the graph alone: leave one of the two out"
+        )
     reason = _unsuited(graph, Robust.parse(training.robust))
     if reason is not None:
         raise ConfigurationError(f"{flag} with {graph.name}: {reason}")

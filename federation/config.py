@@ -95,9 +95,9 @@ def from_flags(flags: Mapping[str, Any]) -> Settings:
 
 
 def _settled(values: dict[str, Any], flags: Mapping[str, Any], path: Path | None) -> Settings:
-    addressed = any("address" in own for own in _tables(values.get("rank")))
+    listed = any({"address", "weight"} & own.keys() for own in _tables(values.get("rank")))
     misspelt = values.keys() - Settings.model_fields.keys()  # which is the better news, and may be the size
-    if addressed and "size" not in values and flags.get("size") is None and not misspelt:
+    if listed and "size" not in values and flags.get("size") is None and not misspelt:
         ranks = ", ".join(str(rank) for rank in values["rank"]) if isinstance(values["rank"], dict) else "some"
         raise ConfigurationError(f"size is missing in {path}, which has entries for ranks {ranks}: add size = N")
     given = {key: value for key, value in flags.items() if value is not None and value != {}}

@@ -21,6 +21,7 @@ _EXPECTED = {
     "quorum": "majority, any, or a number of ranks, more than half of all",
     "log_to": "tensorboard, mlflow or wandb, or a list of them",
     "serve": "PORT or HOST:PORT, for example 7780 or 10.0.0.3:7780",
+    "weight": "a number above 0: rows, patients or votes, such as 400",
     "key": "64 hexadecimal digits in quotes, as `dpeer keygen` prints them, or a list of two such keys",
 }
 """Settings whose pattern says less than an example."""

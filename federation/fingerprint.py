@@ -46,6 +46,7 @@ def fingerprint(config: RunConfig) -> dict[str, Any]:
         "topology": shared_name(values["topology"]).partition(":")[0],  # its parameters follow
         **{f"topology {name}": value for name, value in graph.parameters.items()},
         "weights": graph.weights_rule,
+        **{f"weight of rank {rank}": brought for rank, brought in enumerate(graph.declared)},
         "edges": graph.digest,
         "algorithm": config.facts.name,  # its file may lie elsewhere on every host
         **({} if is_built_in(algorithm) else {"algorithm's source": source_hash(algorithm)}),

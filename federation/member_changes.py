@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,8 +14,8 @@ from dpeer.peer.core.member_list import Former, Member, MemberList, is_quorum
 from dpeer.peer.core.member_lists import Stamp
 from dpeer.topology import Topology, shared_name
 
-BuildGraph = Callable[[str, int], Topology]
-"""Builds the graph of a name and of so many members (`member_zero.named_graph`)."""
+BuildGraph = Callable[[str, Mapping[int, Member]], Topology]
+"""Builds the graph of a name and of these members (`member_zero.named_graph`)."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,14 @@ def _check_asked(there: Situation, change: Change) -> None:
 
 
 def _check_member(rank: int, one: Member, before: MemberList) -> None:
-    """Refuse an address or keys that the list cannot have for this rank."""
+    """Refuse a weight, an address or keys that the list cannot have for this rank."""
+    declared = any(other.weight is not None for other in before.members.values())
+    if declared and one.weight is None:
+        raise ConfigurationError("--weight is missing: each rank of this federation has one (weights declared)")
+    if one.weight is not None and not declared:
+        raise ConfigurationError("--weight: this federation declares no weights (weights = declared): leave it out")
+    if one.weight is not None and not 0 < one.weight < math.inf:
+        raise ConfigurationError(f"--weight {one.weight:g}: expected a number above 0: rows, patients or votes")
     keyed = any(other.keys for other in before.members.values())
     if keyed and not one.keys:
         raise ConfigurationError(
@@ -165,10 +173,10 @@ def _check_member(rank: int, one: Member, before: MemberList) -> None:
             raise ConfigurationError(f"--address {one.address!r}: it is rank {owner}'s: give that of rank {rank}")
 
 
-def _graph(asked: str, members: Collection[int], build: BuildGraph) -> Topology:
+def _graph(asked: str, members: Mapping[int, Member], build: BuildGraph) -> Topology:
     name = shared_name(asked)
     try:
-        return build(name, len(members))
+        return build(name, members)
     except ConfigurationError as error:
         if name != asked:
             raise ConfigurationError(
@@ -207,7 +215,10 @@ def differences(before: MemberList, after: MemberList) -> list[str]:
         was = before.members.get(rank, one)
         if was != one:
             lines.append(f"changes rank {rank}: {described(one)}; before: {described(was)}")
-    if (before.graph, before.edges) != (after.graph, after.edges):
+    old, new = ((one.graph, len(one.members)) for one in (before, after))
+    # The digest of the edges has the weights, too, which have lines of their own above.
+    weights = [[member.weight for member in one.members.values()] for one in (before, after)]
+    if old != new or (before.edges != after.edges and weights[0] == weights[1]):
         lines.append(f"graph: {after.graph} of {len(after.members)}; before: {before.graph} of {len(before.members)}")
     if before.rounds != after.rounds:
         lines.append(f"rounds: {after.rounds}; before: {before.rounds}")
@@ -219,7 +230,7 @@ def differences(before: MemberList, after: MemberList) -> list[str]:
 def described(one: Member) -> str:
     """A member's address, weight and keys."""
     where = "dials out only" if one.address is None else one.address
-    return f"{where}{'' if one.weight is None else f', weight {one.weight}'}{_keys(one.keys)}"
+    return f"{where}{'' if one.weight is None else f', weight {one.weight:g}'}{_keys(one.keys)}"
 
 
 def _keys(keys: Collection[str]) -> str:

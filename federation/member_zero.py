@@ -12,16 +12,18 @@ from dpeer.federation import addresses, keys
 from dpeer.federation.run_settings import NetworkPart
 from dpeer.peer.core.member_list import Member, MemberList, MemberListError
 from dpeer.topology import Topology, shared_name
+from dpeer.topology.declared import DECLARED, spelled
 from dpeer.topology.settings import GraphSettings, build_graph
 
 _CHANGES = ("size", "topology", "weights", "edges", "rounds")
-"""Fields of the fingerprint that a list may change; so do the graph's parameters, `topology NAME`."""
+"""Fields of the fingerprint that a list may change; so do those that begin as `_OF_LISTS`."""
+_OF_LISTS = ("topology ", "weight of ")
 
 
 def federation_of(fingerprint: Mapping[str, Any]) -> str:
     """What the lists of a federation name it by: a hash of its fingerprint without what lists change, hexadecimal."""
     lasting = {
-        name: value for name, value in fingerprint.items() if name not in _CHANGES and not name.startswith("topology ")
+        name: value for name, value in fingerprint.items() if name not in _CHANGES and not name.startswith(_OF_LISTS)
     }
     return hashlib.sha256(json.dumps(lasting, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
@@ -39,18 +41,20 @@ def list_zero(graph: GraphSettings, network: NetworkPart, rounds: int, fingerpri
         ConfigurationError: No such graph exists, or an address or a key is none.
     """
     listed, known = addresses.addresses(network, graph.size), keys.public_keys(network, graph.size)
+    drawn = build_graph(graph)
+    brought = dict(enumerate(drawn.declared))
     return MemberList(
         federation=federation_of(fingerprint),
         version=0,
         previous=b"",
         members={
-            rank: Member(listed.get(rank), tuple(key.hex() for key in known.get(rank, ())))
+            rank: Member(listed.get(rank), tuple(key.hex() for key in known.get(rank, ())), brought.get(rank))
             for rank in range(graph.size)
         },
         former={},
         rounds=rounds,
         graph=shared_name(graph.topology),
-        edges=edges_of(build_graph(graph)),
+        edges=edges_of(drawn),
     )
 
 
@@ -77,7 +81,7 @@ def graph_of_list(graph: GraphSettings, one: MemberList) -> Topology:
     except ConfigurationError as error:
         raise MemberListError(f"member list {one.version}: {error}") from error
     try:
-        found = named_graph(graph, one.graph, len(one.members))
+        found = named_graph(graph, one.graph, one.members)
     except ConfigurationError as error:
         raise MemberListError(f"member list {one.version}: graph {one.graph!r}: {error}") from error
     if edges_of(found) != one.edges:
@@ -88,11 +92,18 @@ def graph_of_list(graph: GraphSettings, one: MemberList) -> Topology:
     return found
 
 
-def named_graph(graph: GraphSettings, name: str, size: int) -> Topology:
-    """The graph that a list would name so, of so many members.
+def named_graph(graph: GraphSettings, name: str, members: Mapping[int, Member]) -> Topology:
+    """The graph that a list of these members would name so.
 
     Raises:
-        ConfigurationError: No such graph exists.
+        ConfigurationError: No such graph exists, or a member has a weight and should have none, or none and needs one.
     """
     topology = graph.topology if name == shared_name(graph.topology) else name
-    return build_graph(graph.model_copy(update={"size": size, "topology": topology}))
+    changed: dict[str, Any] = {"size": len(members), "topology": topology}
+    declared = graph.weights.partition(":")[0] == DECLARED
+    if strange := [rank for rank, one in members.items() if (one.weight is not None) != declared]:
+        has = "no weight, and all others have" if declared else "a weight, which this federation does not use"
+        raise ConfigurationError(f"rank {strange[0]} has {has}: make the list anew")
+    if declared:
+        changed["weights"] = spelled([one.weight for one in members.values() if one.weight is not None])
+    return build_graph(graph.model_copy(update=changed))

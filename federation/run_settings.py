@@ -287,7 +287,7 @@ class HostPart(ThreadSettings, ComputeSettings):
 
 
 class Addresses(Section):
-    """The address of one peer, and by what the others know it."""
+    """The address of one peer, by what the others know it, and what it brings."""
 
     model_config = ConfigDict(frozen=False)
 
@@ -297,6 +297,9 @@ class Addresses(Section):
     bind: str | None = Field(None, description="where it listens, if that is not `address` (containers, NAT)")
     key: str | list[str] | None = Field(
         None, description="its public key (dpeer keygen); two while it changes from one to the other"
+    )
+    weight: float | None = Field(
+        None, gt=0, description="what it brings (rows, patients, votes), with weights = declared"
     )
 
 

@@ -32,6 +32,7 @@ from dpeer.federation.run_settings import (
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.sections import Mark, Section, marked, meaning_of
 from dpeer.topology import size_of
+from dpeer.topology.declared import DECLARED, spelled
 from dpeer.topology.settings import GraphSettings
 from dpeer.training.settings import DataPart, TrainingPart
 
@@ -120,6 +121,8 @@ class Settings(NetworkPart, _AllSettings):
                 self.model_fields_set.discard(name)  # not given
         if self.topology.startswith("file:") and "size" not in self.model_fields_set:
             self.size = size_of(self.topology)
+        if (weights := _declared(self)) is not None:
+            self.weights = weights
         return self
 
     def of_rank(self, rank: int) -> Settings:
@@ -138,6 +141,34 @@ class Settings(NetworkPart, _AllSettings):
         changes = own.model_dump(exclude_none=True, exclude={*Addresses.model_fields, "task_options"})
         options = {**self.task_options, **own.model_dump()["task_options"]}
         return self.model_copy(update={**changes, "task_options": options})
+
+
+def _declared(settings: Settings) -> str | None:
+    """The weights with the numbers of the ranks' tables, so that they are one value; None without any.
+
+    Raises:
+        ConfigurationError: They are not those of all ranks, are not used, or other ones are given beside them.
+    """
+    numbers = {rank: own.weight for rank, own in settings.rank.items() if own.weight is not None}
+    if not numbers:
+        return None
+    first, value = next(iter(numbers.items()))
+    if settings.weights.partition(":")[0] != DECLARED:
+        raise ConfigurationError(
+            f"rank.{first}.weight = {value:g}: weights = {settings.weights!r} does not use it: give weights = "
+            f'"{DECLARED}", or leave it out'
+        )
+    if settings.operators and (later := [rank for rank in numbers if rank >= settings.size]):
+        raise ConfigurationError(
+            f"rank.{later[0]}.weight: the member list that adds the rank has its weight (dpeer members add --weight): "
+            "leave it out"
+        )
+    if missing := [rank for rank in range(settings.size) if rank not in numbers]:
+        raise ConfigurationError(f'rank.{missing[0]}.weight is missing: weights = "{DECLARED}" needs one of each rank')
+    weights = spelled([numbers[rank] for rank in range(settings.size)])
+    if settings.weights not in (DECLARED, weights):
+        raise ConfigurationError(f"weights = {settings.weights!r}: [rank.N] has {weights!r}: give one of the two")
+    return weights
 
 
 def check_ranks(settings: Settings, where: str = "") -> None:

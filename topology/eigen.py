@@ -20,22 +20,27 @@ DENSE = 2048
 Sparse: TypeAlias = "csr_array[np.float64]"
 Vector = NDArray[np.float64]
 
+Agreement: TypeAlias = "Vector | None"
+"""The unit vector along which all peers agree, (m,); None for the constant one."""
+
 _STEPS = 4000
 _TOLERANCE = 1e-9
 
 
-def smallest(matrix: Sparse, *, laplacian: bool = False) -> float:
+def smallest(matrix: Sparse, *, laplacian: bool = False, agreement: Agreement = None) -> float:
     """The smallest eigenvalue of a symmetric positive semidefinite matrix, (m, m), with a relative error below 1e-6.
 
     Args:
-        matrix: Its diagonal dominates.
-        laplacian: Its rows sum to zero, it is connected, and the eigenvalue 0 of the constant vectors does not count.
+        matrix: The matrix.
+        laplacian: Whether it is connected and has the eigenvalue 0 of agreement, which does not count.
+        agreement: That eigenvalue's vector.
     """
     size = matrix.shape[0]
-    agreement = 2.0 * float(matrix.diagonal().max()) + 1.0 if laplacian else 0.0  # moved beyond all other eigenvalues
+    moved = 2.0 * float(matrix.diagonal().max()) + 1.0 if laplacian else 0.0  # beyond all other eigenvalues
     if size <= DENSE:
-        return float(np.linalg.eigvalsh(matrix.toarray() + agreement / size)[0])
-    found = _smallest_by_lanczos(lambda x: matrix @ x + agreement * x.mean(), _start(size))
+        apart = moved / size if agreement is None else moved * np.outer(agreement, agreement)
+        return float(np.linalg.eigvalsh(matrix.toarray() + apart)[0])
+    found = _smallest_by_lanczos(lambda x: matrix @ x + moved * agreed(x, agreement), _start(size))
     if found is None:
         # Few cuts part such a graph, so its factors stay small, and the inverse finds the eigenvalue in a few steps.
         how: dict[str, Any] = {"which": "LM", "sigma": -1e-10, "v0": _start(size), "return_eigenvectors": False}
@@ -43,18 +48,21 @@ def smallest(matrix: Sparse, *, laplacian: bool = False) -> float:
     return found
 
 
-def norm_of_product(matrices: Sequence[Sparse]) -> float:
-    """||(I - J) W_(t-1) ... W_0 (I - J)||, J being the matrix that averages; one minus it has an error below 1e-6.
+def norm_of_product(matrices: Sequence[Sparse], agreement: Agreement = None) -> float:
+    """||(I - J) W_(t-1) ... W_0 (I - J)||, J projecting onto agreement; one minus it has an error below 1e-6.
 
     Raises:
         TopologyError: The iteration does not converge; random graphs have not been seen to do that.
     """
     size = matrices[0].shape[0]
     if size <= DENSE:
-        return float(singular_values(matrices)[0])
+        return float(singular_values(matrices, agreement)[0])
     back = [matrix.T for matrix in reversed(matrices)]
     product = LinearOperator(
-        (size, size), matvec=lambda x: _through(matrices, x), rmatvec=lambda x: _through(back, x), dtype=np.float64
+        (size, size),
+        matvec=lambda x: _through(matrices, x, agreement),
+        rmatvec=lambda x: _through(back, x, agreement),
+        dtype=np.float64,
     )
     try:
         return float(svds(product, k=1, v0=_start(size), ncv=40, return_singular_vectors=False)[0])
@@ -62,16 +70,21 @@ def norm_of_product(matrices: Sequence[Sparse]) -> float:
         raise TopologyError(f"size {size}: the norm of a product of mixing matrices did not converge") from error
 
 
-def singular_values(matrices: Sequence[Sparse]) -> NDArray[np.float64]:
+def singular_values(matrices: Sequence[Sparse], agreement: Agreement = None) -> NDArray[np.float64]:
     """All singular values of that product, the largest first, (size,); it takes a dense matrix."""
-    return np.asarray(np.linalg.svd(_through(matrices, np.eye(matrices[0].shape[0])), compute_uv=False))
+    return np.asarray(np.linalg.svd(_through(matrices, np.eye(matrices[0].shape[0]), agreement), compute_uv=False))
 
 
-def _through(factors: Sequence[Any], x: Vector) -> Vector:
-    x = x - x.mean(axis=0)
+def agreed(x: Vector, agreement: Agreement) -> Any:
+    """The part of vectors, (m,) or (m, n), along agreement; it broadcasts to their shape."""
+    return x.mean(axis=0) if agreement is None else np.multiply.outer(agreement, agreement @ x)
+
+
+def _through(factors: Sequence[Any], x: Vector, agreement: Agreement) -> Vector:
+    x = x - agreed(x, agreement)
     for factor in factors:
         x = factor @ x
-    return np.asarray(x - x.mean(axis=0))
+    return np.asarray(x - agreed(x, agreement))
 
 
 def _start(size: int) -> Vector:

@@ -2,13 +2,14 @@
 
 W is (size, size) and doubly stochastic: nonnegative, every row and column sums to one, so gossip keeps the average
 over the peers and (the graph being connected) drives everyone to it. W[i, j] multiplies the body of j in receiver i's
-sum. A new rule is one function in `WEIGHT_RULES`.
+sum. A new rule is one function in `WEIGHT_RULES`. With declared weights (declared.py) W is reversible instead, p W = p,
+and gossip keeps the average by p.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import pairwise
 
@@ -18,6 +19,7 @@ from scipy.sparse import coo_array, csr_array, diags_array, eye_array
 from scipy.sparse.csgraph import connected_components
 
 from dpeer.exceptions import TopologyError
+from dpeer.topology.declared import by_message, stationary
 from dpeer.topology.eigen import Sparse, smallest
 from dpeer.topology.graphs import Graph, Ranks
 from dpeer.topology.neighborhood import Neighborhood, Row
@@ -32,20 +34,27 @@ class MixingMatrix:
     Args:
         sparse: W, (size, size), without stored zeros; kept, and read-only from here on.
         circulant: Whether each row is the one before, moved along by one.
+        kept: p of a reversible W, p W = p, (size,); None for a doubly stochastic one.
     """
 
-    def __init__(self, sparse: Sparse, *, circulant: bool = False) -> None:
+    def __init__(self, sparse: Sparse, *, circulant: bool = False, kept: NDArray[np.float64] | None = None) -> None:
         self.sparse = sparse
         self.sparse.sort_indices()
         for array in (sparse.data, sparse.indices, sparse.indptr):
             array.setflags(write=False)
         self.circulant = circulant
+        self._kept = kept
         self._seen: dict[int, Neighborhood] = {}
 
     @cached_property
     def transposed(self) -> Sparse:
         """W^T, (size, size)."""
         return csr_array(self.sparse.T)
+
+    @cached_property
+    def balanced(self) -> Sparse:
+        """D^1/2 W D^-1/2 with D = diag(p), (size, size): symmetric, with W's eigenvalues; W itself without a p."""
+        return self.sparse if self._kept is None else _scaled(self.sparse, np.sqrt(self._kept))
 
     def neighborhood(self, rank: int) -> Neighborhood:
         """The round as `rank` sees it."""
@@ -143,7 +152,9 @@ CONNECTED = ("best-constant",)
 """Rules that do not suit the graph of a single round, which need not connect everyone."""
 
 
-def mixing_matrix(graph: Graph, rule: str, name: str, *, columns: bool = True) -> MixingMatrix:
+def mixing_matrix(
+    graph: Graph, rule: str, name: str, *, columns: bool = True, declared: Sequence[float] = ()
+) -> MixingMatrix:
     """The mixing matrix of a graph. Directed ones take equal weights, the only ones that are defined on them.
 
     Args:
@@ -151,11 +162,15 @@ def mixing_matrix(graph: Graph, rule: str, name: str, *, columns: bool = True) -
         rule: One of `WEIGHT_RULES`; a graph that brings its own weights keeps them.
         name: The graph's name in errors.
         columns: Whether the columns, too, sum to one.
+        declared: What each peer brings, by rank, in place of a rule; the graph is one of `check_graph`.
 
     Raises:
         TopologyError: The rule does not suit the graph, or the matrix would not average.
     """
-    if graph.weights is not None:
+    kept = stationary(declared) if len({*declared}) > 1 else None
+    if declared:
+        weights = by_message(graph, _degrees(graph), declared)
+    elif graph.weights is not None:
         weights = graph.weights
     elif graph.directed:
         weights = np.full(len(graph.sender), 1.0 / (1.0 + np.bincount(graph.receiver)[0]))
@@ -169,19 +184,22 @@ def mixing_matrix(graph: Graph, rule: str, name: str, *, columns: bool = True) -
     rest[np.abs(rest) <= TOLERANCE] = 0.0  # rounding, possibly negative
     matrix = csr_array(others + diags_array(rest))
     matrix.eliminate_zeros()  # no body need travel over an edge of weight 0
-    check_stochastic(matrix, columns=columns)
-    return MixingMatrix(matrix, circulant=graph.circulant)
+    check_stochastic(matrix, columns=columns, kept=kept)
+    return MixingMatrix(matrix, circulant=graph.circulant and kept is None, kept=kept)
 
 
-def check_stochastic(matrix: Sparse, *, columns: bool = True) -> None:
+def check_stochastic(matrix: Sparse, *, columns: bool = True, kept: NDArray[np.float64] | None = None) -> None:
     """Refuse a matrix with a negative entry, or a row (or column) that does not sum to one within 1e-12.
+
+    Columns of a W that keeps the average by p count by it: sum_i p_i W_ij / p_j is one.
 
     Raises:
         TopologyError: Naming the entry, row or column.
     """
     if matrix.data.min() < 0.0:
         raise TopologyError(f"mixing matrix: {matrix.data.min():g} is negative")
-    for line, lines in (("row", matrix), ("column", csr_array(matrix.T)))[: 2 if columns else 1]:
+    by_column = csr_array((matrix if kept is None else _scaled(matrix, kept)).T)
+    for line, lines in (("row", matrix), ("column", by_column))[: 2 if columns else 1]:
         sums = row_sums(lines)
         worst = int(np.argmax(np.abs(sums - 1.0)))
         # "not within" rather than "beyond", so that a NaN is caught too
@@ -200,11 +218,16 @@ def row_sums(matrix: Sparse) -> NDArray[np.float64]:
     return np.array([math.fsum(values[first:end]) for first, end in pairwise(starts)])
 
 
+def _scaled(matrix: Sparse, by: NDArray[np.float64]) -> Sparse:
+    """diag(by) W diag(by)^-1."""
+    return csr_array(diags_array(by) @ matrix @ diags_array(1.0 / by))
+
+
 def _degrees(graph: Graph) -> Ranks:
     return np.bincount(np.concatenate([graph.sender, graph.receiver]), minlength=graph.size)
 
 
 def _off_diagonal(graph: Graph, weight: NDArray[np.float64]) -> Sparse:
     sender, receiver = graph.messages()
-    values = weight if graph.directed else np.tile(weight, 2)
+    values = weight if len(weight) == len(sender) else np.tile(weight, 2)
     return coo_array((values, (receiver, sender)), shape=(graph.size, graph.size)).tocsr()

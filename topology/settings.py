@@ -25,7 +25,12 @@ class GraphSettings(Section):
         first=True,
     )
     size: int = setting(8, "number of peers", mark=Mark.SHARED, group=EXCHANGE, first=True, ge=2)
-    weights: str = setting("metropolis", f"mixing weights: {', '.join(WEIGHTS)}", mark=Mark.FOLLOWS, group=EXCHANGE)
+    weights: str = setting(
+        "metropolis",
+        f"mixing weights: {', '.join(WEIGHTS)} (the mean counts each rank by `weight` in its table [rank.N])",
+        mark=Mark.FOLLOWS,
+        group=EXCHANGE,
+    )
     graph_seed: int = setting(0, "seed of random graphs", mark=Mark.FOLLOWS, group=EXCHANGE, ge=0)
 
 

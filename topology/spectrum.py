@@ -5,6 +5,9 @@ With J = 11^T/m the matrix that averages at once, the worst disagreement left af
 such a W shrinks it by lambda = ||W - J||, W's second largest singular value, and every built-in fixed W is symmetric or
 circulant, hence normal: t rounds shrink it by lambda^t exactly. Where the graph changes, lambda is that of one period.
 
+With declared weights "worst" is in the norm sqrt(sum_i p_i x_i^2): W is D^1/2 W D^-1/2 there, which is symmetric, and J
+projects onto sqrt(p) in place of the constant vector.
+
 Circulant matrices are diagonal in the Fourier basis: their eigenvalues are the discrete Fourier transform of their
 first column (Gray, "Toeplitz and circulant matrices: a review", 2006, section 3.1).
 """
@@ -20,7 +23,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array, eye_array
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.eigen import Sparse, norm_of_product, singular_values, smallest
+from dpeer.topology.declared import stationary
+from dpeer.topology.eigen import Agreement, Sparse, agreed, norm_of_product, singular_values, smallest
 from dpeer.topology.topologies import Topology
 
 _ROUNDING = 1e-12
@@ -50,6 +54,7 @@ class Analysis:
         period: The rounds of a period: 1 for a graph that does not change.
         doubly_stochastic: Whether the average over the peers is kept.
         rounds_to_half: Gossip rounds until half of the worst disagreement is left.
+        stationary: p of declared weights, by rank: the average by p is kept; None for other weights.
     """
 
     topology: str
@@ -65,10 +70,12 @@ class Analysis:
     period: int
     doubly_stochastic: bool
     rounds_to_half: int
+    stationary: list[float] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The analysis under its JSON keys, in their order."""
-        return {_JSON_KEYS.get(name, name): value for name, value in asdict(self).items()}
+        """The analysis under its JSON keys, in their order; `stationary` only with declared weights."""
+        found = {_JSON_KEYS.get(name, name): value for name, value in asdict(self).items()}
+        return {name: value for name, value in found.items() if name != "stationary" or value is not None}
 
 
 def analyse(topology: Topology) -> Analysis:
@@ -96,6 +103,7 @@ def analyse(topology: Topology) -> Analysis:
         period=topology.period,
         doubly_stochastic=topology.doubly_stochastic,
         rounds_to_half=half,
+        stationary=stationary(topology.declared).tolist() if topology.declared else None,
     )
 
 
@@ -104,7 +112,7 @@ def spectral_gap(topology: Topology) -> float:
     first = topology.mixing_at(0)
     if topology.changing or first.circulant:
         return 1.0 - _left(topology, topology.period)
-    return _symmetric_gap(first.sparse)
+    return _symmetric_gap(first.balanced, topology.agreement)
 
 
 def disagreement(topology: Topology, rounds: int) -> NDArray[np.float64]:
@@ -120,7 +128,9 @@ def spectrum(topology: Topology) -> NDArray[np.float64]:
     The singular values of W - J (of a period's product), the largest being lambda, after the 1 of the agreement.
     Where W is symmetric or circulant they are the absolute values of its eigenvalues. They take a dense matrix.
     """
-    values = singular_values([topology.mixing_at(number).sparse for number in range(topology.period)])
+    values = singular_values(
+        [topology.mixing_at(number).balanced for number in range(topology.period)], topology.agreement
+    )
     return np.concatenate([[1.0], values[:-1]])
 
 
@@ -138,7 +148,7 @@ def _left(topology: Topology, rounds: int) -> float:
         columns = np.stack([mixing.sparse[:, [0]].toarray().ravel() for mixing in mixings])
         norm = float(np.abs(np.fft.fft(columns).prod(axis=0)[1:]).max())
     else:
-        norm = norm_of_product([mixing.sparse for mixing in mixings])
+        norm = norm_of_product([mixing.balanced for mixing in mixings], topology.agreement)
     return norm if norm > _ROUNDING else 0.0
 
 
@@ -149,23 +159,25 @@ def _first_below(topology: Topology, threshold: float) -> int:
         TopologyError: If ten thousand rounds do not get there.
     """
     left = np.random.default_rng(0).standard_normal((topology.size, 4))
-    left -= left.mean(axis=0)
+    left -= agreed(left, topology.agreement)
     start = np.linalg.norm(left, axis=0)
     for number in range(_PATIENCE):
-        left = np.asarray(topology.mixing_at(number).sparse @ left)
+        left = np.asarray(topology.mixing_at(number).balanced @ left)
         # The share left of any start is no more than the norm, which is dear and need not be known as yet.
-        shares = np.linalg.norm(left - left.mean(axis=0), axis=0) / start
+        shares = np.linalg.norm(left - agreed(left, topology.agreement), axis=0) / start
         if float(shares.max()) <= threshold and _left(topology, number + 1) <= threshold:
             return number + 1
     raise TopologyError(f"{topology.name}: {_PATIENCE} rounds do not shrink disagreement 1000-fold")
 
 
-def _symmetric_gap(matrix: Sparse) -> float:
-    """The gap 1 - ||W - J|| of a symmetric W."""
+def _symmetric_gap(matrix: Sparse, agreement: Agreement) -> float:
+    """The gap 1 - ||W - J|| of a symmetric W, or of the `balanced` one of declared weights."""
     own = matrix.diagonal()
     others = csr_array(matrix - diags_array(own))
     # The sum of the others, not 1 less the own weight: the gap may be far smaller than rounding.
-    gap = smallest(csr_array(diags_array(np.asarray(others.sum(axis=1))) - others), laplacian=True)
+    left = np.asarray(others.sum(axis=1) if agreement is None else others @ agreement)
+    left = left if agreement is None else left / agreement
+    gap = smallest(csr_array(diags_array(left) - others), laplacian=True, agreement=agreement)
     # The other end of the spectrum is above 2 min W_ii - 1 (Gershgorin).
     if 2.0 * float(own.min()) < gap:
         gap = min(gap, smallest(csr_array(matrix + eye_array(len(own)))))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from dpeer.exceptions import TopologyError, UnknownName
+from dpeer.topology.declared import DECLARED, check_graph, read, spelled, stationary
 from dpeer.topology.graphs import FIXED, Graph, Ranks
 from dpeer.topology.mixing_matrix import CONNECTED, WEIGHT_RULES, MixingMatrix, component_count, mixing_matrix
 from dpeer.topology.neighborhood import Neighborhood, check_rank
@@ -29,7 +30,7 @@ _FUNCTIONS: dict[str, Callable[..., Graph | TimeVaryingGraph]] = {**FIXED, **RAN
 TOPOLOGIES: tuple[str, ...] = tuple(_FUNCTIONS)
 """The names `build` knows, without parameters; besides, `file:PATH` and `FILE.py:FUNCTION`."""
 
-WEIGHTS: tuple[str, ...] = tuple(WEIGHT_RULES)
+WEIGHTS: tuple[str, ...] = (*WEIGHT_RULES, DECLARED)
 """The names of the weights rules `build` knows."""
 
 LARGEST_SIZE = 100_000
@@ -57,6 +58,7 @@ class Topology:
             `{"degree": 4, "graph_seed": 0}`, or empty.
         directed: Whether peers may send to peers they do not receive from.
         drawn: How each round's graph is drawn; None for a graph that is the same in every round.
+        declared: What each peer brings, by rank, with weights "declared"; else empty.
     """
 
     name: str
@@ -67,6 +69,7 @@ class Topology:
     directed: bool
     drawn: TimeVaryingGraph | None = field(compare=False, repr=False)
     _matrices: dict[int, MixingMatrix] = field(compare=False, repr=False)
+    declared: tuple[float, ...] = ()
     _met: dict[int, Ranks] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -77,7 +80,17 @@ class Topology:
     @property
     def doubly_stochastic(self) -> bool:
         """Whether every matrix is doubly stochastic, so that the average over the peers is kept."""
+        return len({*self.declared}) <= 1 and self._keeps_mean
+
+    @property
+    def _keeps_mean(self) -> bool:
+        """Whether the average over the peers is kept, by p with declared weights."""
         return self.drawn is None or self.drawn.doubly_stochastic
+
+    @cached_property
+    def agreement(self) -> NDArray[np.float64] | None:
+        """The unit vector sqrt(p) of declared weights, (size,), which every `balanced` matrix keeps; None: constant."""
+        return None if len({*self.declared}) <= 1 else np.sqrt(stationary(self.declared))
 
     @property
     def repeats(self) -> int | None:
@@ -121,6 +134,7 @@ class Topology:
         """A short hash of the edges, and of weights that the user brings; it must be equal on all peers."""
         edges = [self.edges_at(number) for number in range(self.period)]
         own = self.mixing_at(0).sparse.data.tobytes() if self.weights_rule == _OWN else b""
+        own += spelled(self.declared).encode() if self.declared else b""
         return hashlib.sha256(json.dumps(edges if self.changing else edges[0]).encode() + own).hexdigest()[:16]
 
     def mixing_at(self, number: int) -> MixingMatrix:
@@ -132,7 +146,9 @@ class Topology:
             if len(self._matrices) >= KEPT_ROUNDS:
                 del self._matrices[next(iter(self._matrices))]  # the one kept longest
             graph = self.drawn.draw(number)
-            self._matrices[number] = mixing_matrix(graph, self.weights_rule, self.name, columns=self.doubly_stochastic)
+            self._matrices[number] = mixing_matrix(
+                graph, self.weights_rule, self.name, columns=self._keeps_mean, declared=self.declared
+            )
         return self._matrices[number]
 
     def edges_at(self, number: int) -> list[list[int]]:
@@ -181,7 +197,8 @@ def build(name: str, size: int, *, weights: str = "metropolis", graph_seed: int 
             list), or `FILE.py:FUNCTION`, which is called with the size and the graph seed.
         size: The number of peers, at least 2.
         weights: One of `WEIGHTS`. A directed graph takes `uniform` whatever the name here: the others are
-            not defined on it; a function's graph whose edges have weights keeps those.
+            not defined on it; a function's graph whose edges have weights keeps those. `declared` has a number above 0
+            for each rank behind it: declared:400,20,30.
         graph_seed: The seed of random graphs, at least 0. Public: every peer draws the same graph.
 
     Raises:
@@ -192,37 +209,48 @@ def build(name: str, size: int, *, weights: str = "metropolis", graph_seed: int 
     kind, parameters = (name, {}) if users else parsed(name)
     if kind not in TOPOLOGIES and not users:
         raise UnknownName("topology", name, (*TOPOLOGIES, f"{PREFIX}PATH"))
-    if weights not in WEIGHT_RULES:
+    if weights not in WEIGHT_RULES and weights.partition(":")[0] != DECLARED:
         raise UnknownName("weights rule", weights, WEIGHTS)
     if size < 2:
         raise TopologyError(f"size {size}: a topology joins at least 2 peers")
     if size > LARGEST_SIZE:
         raise TopologyError(f"size {size}: graphs are built of at most {LARGEST_SIZE:,} peers")
+    declared = () if weights in WEIGHT_RULES else read(weights, size)
+    weights = DECLARED if declared else weights
     if users:
         graph = file_graph(name, size) if name.startswith(PREFIX) else plugin_graph(name, size, graph_seed)
-        return _fixed(shown(name), shown(name), graph, weights)
+        return _fixed(shown(name), shown(name), graph, weights, declared)
     if "graph_seed" in inspect.signature(_FUNCTIONS[kind]).parameters:
         if graph_seed < 0:  # Python's generator would take it for its absolute value
             raise TopologyError(f"{name}: graph seed {graph_seed}: choose 0 or more")
         parameters["graph_seed"] = graph_seed
     made = _FUNCTIONS[kind](size, **parameters)
-    return _fixed(kind, name, made, weights) if isinstance(made, Graph) else _changing(kind, name, size, made, weights)
+    if isinstance(made, Graph):
+        return _fixed(kind, name, made, weights, declared)
+    return _changing(kind, name, size, made, weights, declared)
 
 
-def _fixed(kind: str, label: str, graph: Graph, weights: str) -> Topology:
-    mixing = mixing_matrix(graph, weights, kind)
+def _fixed(kind: str, label: str, graph: Graph, weights: str, declared: tuple[float, ...]) -> Topology:
+    if declared:
+        check_graph(graph)
+    mixing = mixing_matrix(graph, weights, kind, declared=declared)
     if (parts := component_count(mixing.sparse)) > 1:
         raise TopologyError(f"the graph is not connected: {parts} groups of peers would never agree")
     rule = "uniform" if graph.directed else weights if graph.weights is None else _OWN
-    return Topology(kind, label, graph.size, rule, graph.parameters, graph.directed, None, {0: mixing})
+    return Topology(kind, label, graph.size, rule, graph.parameters, graph.directed, None, {0: mixing}, declared)
 
 
-def _changing(kind: str, label: str, size: int, drawn: TimeVaryingGraph, weights: str) -> Topology:
+def _changing(
+    kind: str, label: str, size: int, drawn: TimeVaryingGraph, weights: str, declared: tuple[float, ...]
+) -> Topology:
+    if declared:
+        check_graph(drawn.draw(0))
     directed = drawn.draw(0).directed
     if not directed and weights in CONNECTED:
         raise TopologyError(
             f"weights {weights}: {kind} has another graph every round, and these weights suit one: use metropolis"
         )
-    made = Topology(kind, label, size, "uniform" if directed else weights, drawn.parameters, directed, drawn, {})
+    rule = "uniform" if directed else weights
+    made = Topology(kind, label, size, rule, drawn.parameters, directed, drawn, {}, declared)
     made.period  # noqa: B018 - refuses wrong weights or graphs now
     return made

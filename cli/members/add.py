@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dpeer.cli.members.options import RANK, Order, change_options
+from dpeer.cli.members.options import RANK, WEIGHT, Order, change_options
 from dpeer.cli.members.submit import address_of, submit
 from dpeer.federation.keys import keys_of
 from dpeer.federation.member_changes import Change
@@ -18,7 +18,8 @@ from dpeer.peer.core.member_list import Member
     "--address", required=True, metavar="ADDRESS", help="Where its neighbors reach it; - for one that only dials out."
 )
 @click.option("--key", metavar="HEX", help="Its public key (dpeer keygen), where the federation has keys.")
-def add(order: Order, rank: int, address: str, key: str | None) -> int:
+@WEIGHT
+def add(order: Order, rank: int, address: str, key: str | None, weight: float | None) -> int:
     """Add a member to the federation of the peer that runs in RUN.
 
     The list is also written to members-N.json. The new site starts with it and the federation file, before or after
@@ -32,4 +33,4 @@ def add(order: Order, rank: int, address: str, key: str | None) -> int:
       dpeer members add dpeer-run --rank 8 --address tcp://10.8.0.18:7700 --key 77e0...5b3c --operator operator.secret
     """  # noqa: D301 - \b is click's
     keys = () if key is None else tuple(one.hex() for one in keys_of(rank, key))
-    return submit(order, Change(add={rank: Member(address_of(address), keys)}, settle=order.settle))
+    return submit(order, Change(add={rank: Member(address_of(address), keys, weight)}, settle=order.settle))

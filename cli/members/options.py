@@ -18,6 +18,9 @@ federation_option = click.option(
     metavar="FILE",
     help="The federation file, where no running peer is asked.  [default: ./dpeer.toml]",
 )
+WEIGHT = click.option(
+    "--weight", type=float, metavar="N", help="What it brings (rows, patients, votes), where weights are declared."
+)
 RANK = click.IntRange(0, 2**16 - 1)
 
 

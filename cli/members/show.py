@@ -70,11 +70,13 @@ def print_list(one: MemberList, there: Situation | None = None) -> None:
     known = {} if there is None else there.stamps
     click.echo(f"member list {one.version} ({one.digest.hex()[:16]}) of federation {one.federation[:16]}")
     table = plain_table()
-    names = ("rank", "address", "key", *(("has",) if known else ()))
+    weighed = any(member.weight is not None for member in one.members.values())
+    names = ("rank", "address", "key", *(("weight",) if weighed else ()), *(("has",) if known else ()))
     for name in names:
-        table.add_column(name, justify="right" if name == "rank" else "left")
+        table.add_column(name, justify="right" if name in ("rank", "weight") else "left")
     for rank, member in one.members.items():
         cells = [str(rank), member.address or "dials out", _short(member.keys)]
+        cells += [f"{member.weight:g}"] if member.weight is not None else []
         cells += [_has(known.get(rank), rank, there)] if there is not None and known else []
         table.add_row(*map(Text, cells))
     print_table(table)

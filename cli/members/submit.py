@@ -95,7 +95,7 @@ def _check_training(settings: Settings, one: MemberList) -> None:
     """Refuse a graph or a number of rounds that does not go with how the run trains."""
     from dpeer.federation.checks import check_list  # torch, which takes seconds: other mistakes show at once
 
-    graph = named_graph(settings, one.graph, len(one.members))
+    graph = named_graph(settings, one.graph, one.members)
     check_list(config.resolve(settings.of_rank(0), 0), graph, one.rounds)
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from dpeer.cli.tables import json_option, plain_table, print_table
 from dpeer.cli.topology.options import build_all, graph_options, sizes_option, topologies_option
+from dpeer.cli.topology.show import kept_mean
 from dpeer.exceptions import ConfigurationError
 from dpeer.results.units import duration, read_rate, read_size
 from dpeer.results.units import size as as_size
@@ -129,7 +130,10 @@ def _remarks(rows: list[Row]) -> list[str]:
     periods = [f"{name} {_periods(these)}" for name, these in by_name.items() if name.partition(":")[0] in TIME_VARYING]
     if periods:
         lines.append(f"Changing every round; the gap is that of so many rounds together: {'; '.join(periods)}.")
-    if losing := [name for name, these in by_name.items() if not these[0].doubly_stochastic]:
+    if (p := rows[0].analysis.stationary) is not None:
+        lines.append(f"Weights declared: {kept_mean(p)} The gap is that of D^1/2 W D^-1/2, D = diag(p).")
+    losing = [name for name, these in by_name.items() if not these[0].doubly_stochastic and not these[0].stationary]
+    if losing:
         lines.append(f"{', '.join(losing)}: rows sum to one, columns do not, so the average is not kept.")
     return lines
 

@@ -12,6 +12,7 @@ from dpeer.cli.click_from_setting import F, stated
 from dpeer.exceptions import ConfigurationError
 from dpeer.sections import names
 from dpeer.topology import FORMS, TOPOLOGIES, Topology, build, size_of, split_names
+from dpeer.topology.declared import DECLARED
 from dpeer.topology.settings import GraphSettings
 
 DEFAULT_SIZE = 8
@@ -70,7 +71,12 @@ def build_all(asked: list[str] | None, peers: list[int] | None, options: Mapping
         ConfigurationError: One of them does not exist.
     """
     given = {name: value for name, value in options.items() if value is not None and name != "federation"}
-    details = {**({} if options["federation"] is None else _of_file(options["federation"])), **given}
+    details = {}
+    if options["federation"] is not None:
+        # The file has the numbers of declared weights.
+        flags = {"weights": given.pop("weights")} if given.get("weights") == DECLARED else {}
+        details = _of_file(options["federation"], flags)
+    details |= given
     first, size = details.pop("topology", "ring"), details.pop("size", None)
     every = [size] if peers is None else peers
     return [_build(name, one, details) for name in asked or [first] for one in every]
@@ -86,11 +92,11 @@ def build_one(name: str | None, size: int | None, options: Mapping[str, Any]) ->
     return graph
 
 
-def _of_file(path: Path) -> dict[str, Any]:
-    """The settings of the graph of a federation file."""
+def _of_file(path: Path, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the graph of a federation file, with these flags."""
     from dpeer.federation.config import load  # torch, which takes a second
 
-    settings = load(path, {})
+    settings = load(path, flags)
     return {name: getattr(settings, name) for name in names(GraphSettings)}
 
 

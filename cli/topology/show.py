@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from dpeer.cli.tables import json_option, print_table
 from dpeer.cli.topology.options import build_one, graph_options, size_option, topology_option
 from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.optional_libraries import check_libraries
-from dpeer.topology import Topology
+from dpeer.topology import Topology, spectral_gap
+from dpeer.topology.declared import stationary
 
 MATRIX_LIMIT = 12
 """The largest size whose matrix is printed: it must fit 80 columns."""
@@ -58,6 +60,11 @@ def show(name: str | None, size: int | None, picture: Path | None, as_json: bool
         _print_graph(shown)
         return
     document: dict[str, Any] = {"topology": shown.label, "size": shown.size, "weights_rule": shown.weights_rule}
+    if shown.declared:
+        document |= {
+            "declared": shown.declared, "stationary": stationary(shown.declared).tolist(),
+            "spectral_gap": spectral_gap(shown),
+        }  # fmt: skip
     if shown.changing:
         rounds = range(shown.period)
         document["edges"] = sorted({tuple(edge) for number in rounds for edge in shown.edges_at(number)})
@@ -115,7 +122,10 @@ def _print_graph(shown: Topology) -> None:
     else:
         _print_edges(console, "", shown.edges, shown.directed)
         title, weights = "row: receiver, column: sender", shown.weights
-    if not shown.doubly_stochastic:
+    if shown.declared:
+        console.print(kept_mean(shown.declared))
+        console.print(f"gap: {spectral_gap(shown):.4f}{f' of {shown.period} rounds' if shown.period > 1 else ''}")
+    elif not shown.doubly_stochastic:
         console.print("Columns do not sum to one: the average over the peers is not kept.")
     if shown.size > MATRIX_LIMIT:
         console.print(f"Weights are printed up to {MATRIX_LIMIT} peers; --json has them all.")
@@ -128,6 +138,19 @@ def _print_graph(shown: Topology) -> None:
     for rank, row in enumerate(weights):
         table.add_row(str(rank), *map(_weight, row))
     print_table(table)
+
+
+def kept_mean(declared: Sequence[float]) -> str:
+    """The mean that gossip keeps with declared weights."""
+    if len({*declared}) == 1:
+        return "p is equal for all ranks: W is that of metropolis, and doubly stochastic."
+    shares = [f"{share:.4f}".removeprefix("0") for share in stationary(declared)[:EDGES_LIMIT]]
+    more = len(declared) - EDGES_LIMIT
+    rest = f" and {more} more (all with --json)" if more > 0 else ""
+    return (
+        f"p = {' '.join(shares)}{rest}, by rank: W is reversible, p_i W_ij = p_j W_ji, and not doubly stochastic: "
+        "gossip keeps the mean by p."
+    )
 
 
 def _weight(weight: float) -> str:

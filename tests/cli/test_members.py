@@ -13,13 +13,14 @@ import pytest
 
 from dpeer.cli.members import submit
 from dpeer.federation.member_client import read_list, write_list
-from dpeer.federation.member_zero import list_zero
+from dpeer.federation.member_zero import edges_of, list_zero
 from dpeer.federation.operators import signers_of, write_operator
 from dpeer.federation.settings import Settings
 from dpeer.peer.control import ControlSocket
 from dpeer.peer.core.member_list import Key, MemberList, MemberListError, decode
 from dpeer.peer.core.member_lists import MemberLists, Word
 from dpeer.peer.member_files import write_lists
+from dpeer.topology import build
 from tests.conftest import Ended
 
 Run = Callable[..., Ended]
@@ -161,6 +162,31 @@ def test_a_member_is_added_and_its_list_followed_until_it_counts(dpeer: Run, pee
     (one,) = peer.handed
     assert one.signatures.keys() == {keys[0]}
     assert read_list(Path("members-1.json")) == one
+
+
+def test_where_weights_are_declared_a_list_carries_them(dpeer: Run, in_tmp_path: Path, keys: list[str]) -> None:
+    given = federation(keys, weights="declared:1,2,3,4,5,6,7,8.5")
+    with running(in_tmp_path / "run" / "rank-2", a_peer(given)) as peer:
+        (line,) = dpeer("members", "add", "run", *NEW, *SIGNED).complaints
+        assert line == "dpeer: --weight is missing: each rank of this federation has one (weights declared)"
+        (line,) = dpeer("members", "add", "run", *NEW, "--weight", "nan", *SIGNED).complaints
+        assert line == "dpeer: --weight nan: expected a number above 0: rows, patients or votes"
+        assert not peer.handed
+        added = dpeer("members", "add", "run", *NEW, "--weight", 400, *SIGNED)
+        assert added.out.splitlines()[0] == "adds rank 8: tcp://127.0.0.1:9, weight 400, key 0000000000000000…"
+        peer.others = [0, 1, 3, 4, 5, 6, 7]
+        changed = dpeer("members", "change", "run", "--rank", 0, "--weight", 0.5, *SIGNED)
+        assert changed.out.splitlines()[0] == (
+            "changes rank 0: tcp://127.0.0.1:1, weight 0.5, key 0000000000000000…; before: tcp://127.0.0.1:1, "
+            "weight 1, key 0000000000000000…"
+        )
+        assert "graph:" not in changed.out
+        one = peer.handed[-1]
+        assert [member.weight for member in one.members.values()] == [0.5, 2, 3, 4, 5, 6, 7, 8.5, 400]
+        assert one.edges == edges_of(build("ring", 9, weights="declared:0.5,2,3,4,5,6,7,8.5,400"))
+        shown = [line.split() for line in dpeer("members", "show", "run").out.splitlines()]
+        assert shown[1] == ["rank", "address", "key", "weight", "has"]
+        assert shown[10][:4] == ["7", "tcp://127.0.0.1:8", "0000000000000000…", "8.5"]
 
 
 def test_members_go_move_and_run_more_rounds_on_another_graph(dpeer: Run, peer: Answering) -> None:
@@ -325,7 +351,12 @@ REFUSED = {
         "--rank 0-6: fewer than two members would be left: let the run end instead (dpeer drain)"
     ),
     "change run": "nothing changes: member list 0 has all of this already",
-    "change run --rank 3": "--rank, and --address or --key go together: name the member and what changes",
+    "change run --rank 3": ("--rank, and --address, --key or --weight go together: name the member and what changes"),
+    "change run --weight 3": ("--rank, and --address, --key or --weight go together: name the member and what changes"),
+    f"add run --rank 8 --address tcp://127.0.0.1:9 --key {9:064x} --weight 3": (
+        "--weight: this federation declares no weights (weights = declared): leave it out"
+    ),
+    "change run --rank 3 --weight much": "Invalid value for '--weight': 'much' is not a valid float.",
     f"change run --rank 3 --key {9:064x} --key {9:064x}": (
         f"rank.3.key = '{9:064x}' stands twice: give the old key and the new one"
     ),

@@ -141,3 +141,38 @@ def test_a_narrow_terminal_cuts_no_numbers() -> None:
     assert "…" not in printed
     assert "5.3e+08" in printed
     assert output(*SHOW, "--topology", "full", "--size", 12, columns=50).count(".083") == 144
+
+
+def test_declared_weights_of_a_federation_file_are_shown_with_p_and_the_gap(tmp_path: Path) -> None:
+    path, numbers = tmp_path / "dpeer.toml", (400, 20, 30.5, 7, 90, 3)
+    tables = "".join(f"[rank.{rank}]\nweight = {one}\n" for rank, one in enumerate(numbers))
+    path.write_text(f'topology = "grid"\nsize = 6\nweights = "declared"\n{tables}', encoding="utf-8")
+    file, p = ("--federation", path), np.array(numbers) / sum(numbers)
+    expected = build("grid", 6, weights="declared:400,20,30.5,7,90,3")
+    shown = parsed(*SHOW, *file)
+    assert list(shown) == [
+        "topology", "size", "weights_rule", "declared", "stationary", "spectral_gap", "edges", "weights",
+    ]  # fmt: skip
+    assert (shown["weights_rule"], shown["declared"]) == ("declared", list(numbers))
+    assert shown["stationary"] == pytest.approx(p, rel=1e-14)
+    assert shown["weights"] == expected.weights.tolist()
+    values = np.sort(np.abs(np.linalg.eigvals(expected.weights)))
+    assert shown["spectral_gap"] == pytest.approx(1 - values[-2], abs=1e-12)
+    printed = words(*SHOW, *file)
+    assert "grid, 6 peers, weights declared," in printed
+    assert "p = .7266 .0363 .0554 .0127 .1635 .0054, by rank: W is reversible, p_i W_ij = p_j W_ji, and not " in printed
+    assert f"gap: {1 - values[-2]:.4f}" in printed
+    assert "Columns do not sum" not in printed
+    found = parsed(*GAP, *file, "--topology", "grid,ring")
+    assert [one["stationary"] for one in found] == [shown["stationary"]] * 2
+    assert (found[0]["spectral_gap"], found[0]["doubly_stochastic"]) == (shown["spectral_gap"], False)
+    printed = words(*GAP, *file, "--topology", "grid,fresh:2")
+    assert printed.count("Weights declared: p = .7266") == 1
+    assert "The gap is that of D^1/2 W D^-1/2" in printed
+    assert "the average is not kept" not in printed
+    assert "period" in parsed(*SHOW, *file, "--topology", "fresh:2")
+    equal = ("--weights", "declared:2,2,2", "--size", 3)
+    assert "p is equal for all ranks: W is that of metropolis, and doubly stochastic." in words(*SHOW, *equal)
+    assert parsed(*SHOW, *file, "--weights", "metropolis")["weights_rule"] == "metropolis"
+    path.write_text(f'topology = "grid"\nsize = 6\n{tables}', encoding="utf-8")
+    assert parsed(*SHOW, *file, "--weights", "declared") == shown

@@ -8,8 +8,10 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.build import PeerParts, build
+from dpeer.federation.checks import check_settings
 from dpeer.federation.config import VALIDATION, from_flags, load, parse_option, resolve
-from dpeer.federation.settings import Settings, default_of
+from dpeer.federation.settings import Settings, default_of, revalidated
+from dpeer.topology.settings import build_graph
 from dpeer.training import Hyperparameters
 
 Write = Callable[..., Path]
@@ -262,3 +264,70 @@ def test_a_size_that_is_misspelt_is_not_called_missing(tmp_path: Path, line: str
     file.write_text(f'{line}\nrank.0.address = "tcp://127.0.0.1:7700"\n')
     with pytest.raises(ConfigurationError, match=f"^{message}"):
         load(file, {})
+
+
+def declaring(*weights: object, top: str = 'size = 3\nweights = "declared"\n') -> str:
+    return top + "".join(f"[rank.{rank}]\nweight = {one}\n" for rank, one in enumerate(weights) if one != "")
+
+
+def test_the_weights_of_all_ranks_are_one_value(write: Write) -> None:
+    settings = load(write(declaring(400, 20, 30.5)), {})
+    assert settings.weights == "declared:400,20,30.5"
+    assert [settings.of_rank(rank).weights for rank in range(3)] == ["declared:400,20,30.5"] * 3
+    assert build_graph(settings).declared == (400.0, 20.0, 30.5)
+    assert resolve(settings, 1).topology == build_graph(settings)
+    assert "weight" not in resolve(settings, 1).plain()
+    assert revalidated(settings).weights == settings.weights
+    assert revalidated(settings.model_copy(update={"rank": {}})).weights == settings.weights
+    # The flag names the rule, and the file has the numbers.
+    file = write(declaring(1, 2, 3, top="size = 3\n"))
+    assert load(file, {"weights": "declared"}).weights == load(file, {"weights": "declared:1,2,3"}).weights
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        *(
+            (declaring(4, weight, 1), f"rank.1.weight in federation.toml = {shown}: expected a number above 0: rows, "
+             "patients or votes, such as 400")
+            for weight, shown in (("0", "0"), ("-2.5", "-2.5"), ("nan", "nan"), ("inf", "inf"), ("'many'", "'many'"),
+                                  ("true", "True"))
+        ),
+        (declaring(4, "", 1), 'rank.1.weight is missing: weights = "declared" needs one of each rank'),
+        (declaring(4, 1, 1, 9), "rank.3 in federation.toml: ranks of a federation of size 3 are 0..2"),
+        (
+            declaring(4, 1, 1, 9, top=f"size = 3\nweights = 'declared'\noperators = ['{'ab' * 32}']\nname = 'one'\n"),
+            "rank.3.weight: the member list that adds the rank has its weight (dpeer members add --weight): leave it "
+            "out",
+        ),
+        (
+            declaring(4, 1, 1, top="size = 3\n"),
+            "rank.0.weight = 4: weights = 'metropolis' does not use it: give weights = \"declared\", or leave it out",
+        ),
+        (
+            declaring(4, 1, 1, top="size = 3\nweights = 'declared:4,1,2'\n"),
+            "weights = 'declared:4,1,2': [rank.N] has 'declared:4,1,1': give one of the two",
+        ),
+        (
+            declaring(4, 1, 1, top="weights = 'declared'\n"),
+            "size is missing in federation.toml, which has entries for ranks 0, 1, 2: add size = N",
+        ),
+    ],
+)  # fmt: skip
+def test_weights_that_are_wrong_or_not_used_are_refused(text: str, message: str, write: Write) -> None:
+    write(text)
+    assert complaint(Path("federation.toml")) == message
+
+
+def test_weights_are_declared_somewhere(write: Write) -> None:
+    for settings in (load(write(declaring()), {}), from_flags({"weights": "declared"})):
+        with pytest.raises(ConfigurationError, match=r"weights declared: no rank has a weight: write weight = NUMBER "):
+            build_graph(settings)
+    write(declaring(4, 1, 1, top="size = 3\n"))
+    assert "weights = 'max-degree' does not use it" in complaint(Path("federation.toml"), {"weights": "max-degree"})
+
+
+def test_robust_rules_do_not_go_with_declared_weights(write: Write) -> None:
+    settings = load(write(declaring(4, 1, 1)), {"robust": "clip:1"})
+    with pytest.raises(ConfigurationError, match=r"--robust clip:1 with weights declared: .*leave one of the two out"):
+        check_settings(resolve(settings, 0))

@@ -14,6 +14,7 @@ from dpeer.federation.build import build
 from dpeer.federation.config import load, resolve
 from dpeer.federation.fingerprint import fingerprint, named, own_names
 from dpeer.federation.settings import Settings
+from dpeer.peer.core.handshake import first_difference
 from dpeer.training import Algorithm, Task
 from dpeer.training.models import build_model
 
@@ -124,3 +125,14 @@ def test_a_file_of_first_weights_lies_beside_the_file_that_names_it(tmp_path: Pa
     found = load(tmp_path / "federation.toml", {"model_options": {"b": 2}})
     assert found.init_from == tmp_path / "w.safetensors"
     assert found.model_options == {"a": 1, "b": 2}
+
+
+def test_peers_compare_what_each_rank_has_declared() -> None:
+    def of(weights: str) -> dict[str, Any]:
+        return fingerprint_of(Settings(size=3, weights=weights))
+
+    one, other = of("declared:400,20,30"), of("declared:400,20,31")
+    assert first_difference(one, other) == "weight of rank 2"
+    assert (one["weights"], one["weight of rank 0"]) == ("declared", 400.0)
+    assert first_difference(one, of("metropolis")) == "weights"
+    assert not [name for name in of("metropolis") if name.startswith("weight of")]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError, OutputError
+from dpeer.federation.config import load
 from dpeer.federation.from_checkpoint import make_model
 from dpeer.federation.rank_lock import held
 from dpeer.federation.settings import Settings
@@ -163,3 +164,18 @@ def test_what_cannot_be_used_is_said_in_one_line(
 def test_a_run_folder_is_told_from_a_ranks(killed: Path) -> None:
     with pytest.raises(ConfigurationError):
         make_model(killed.parent)
+
+
+def test_declared_weights_are_known_without_the_federation_file(tmp_path: Path) -> None:
+    (tmp_path / "dpeer.toml").write_text(
+        'size = 2\nrounds = 2\ntask = "digits"\nlocal_steps = 1\nweights = "declared"\nalone = "never"\n'
+        f'out = "{tmp_path}/run"\n[rank.0]\nweight = 3\n[rank.1]\nweight = 1\n'
+    )
+    simulate(load(tmp_path / "dpeer.toml", {}))
+    folder = tmp_path / "run" / "rank-1"
+    whole = (folder / "model.safetensors").read_bytes()
+    for name in LEFT:
+        (folder / name).unlink()
+    assert make_model(folder).completed == 2
+    assert (folder / "model.safetensors").read_bytes() == whole
+    assert json.loads((folder / "summary.json").read_text())["settings"]["weights"] == "declared:3,1"

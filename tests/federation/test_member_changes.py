@@ -140,3 +140,61 @@ def test_a_weight_and_another_key_of_one_who_goes_are_shown() -> None:
 
 def test_ranks_are_written_in_short() -> None:
     assert in_short([5, 0, 1, 2]) == "0-2, 5"
+
+
+DECLARED = {"weights": "declared:400,20,30.5,7"}
+
+
+def test_a_list_carries_weights_where_they_are_declared() -> None:
+    given = settings(**DECLARED)
+    one = made(Change(add={4: Member("tcp://10.0.0.4:7700", (), 55.0)}), given)
+    assert [member.weight for member in one.members.values()] == [400, 20, 30.5, 7, 55]
+    assert one.edges == edges_of(build("ring", 5, weights="declared:400,20,30.5,7,55"))
+    moved = made(Change(move={1: {"weight": 21.0}}), given)
+    assert moved.edges == edges_of(build("ring", 4, weights="declared:400,21,30.5,7"))
+    assert differences(there(given).counts, moved) == [
+        "changes rank 1: tcp://10.0.0.1:7700, weight 21; before: tcp://10.0.0.1:7700, weight 20"
+    ]
+    assert moved.digest != made(Change(move={1: {"weight": 22.0}}), given).digest
+    lines = differences(there(given).counts, made(Change(move={1: {"weight": 21.0}}, graph="full"), given))
+    assert lines[1] == "graph: full of 4; before: ring of 4"
+    assert made(Change(rounds=30), given).members == there(given).counts.members
+
+
+@pytest.mark.parametrize(
+    ("change", "declared", "message"),
+    [
+        (
+            Change(add={4: Member("tcp://10.0.0.4:7700")}),
+            True,
+            "--weight is missing: each rank of this federation has one (weights declared)",
+        ),
+        (
+            Change(add={4: Member("tcp://10.0.0.4:7700", (), 3.0)}),
+            False,
+            "--weight: this federation declares no weights (weights = declared): leave it out",
+        ),
+        (
+            Change(move={1: {"weight": 3.0}}),
+            False,
+            "--weight: this federation declares no weights (weights = declared): leave it out",
+        ),
+        *(
+            (
+                Change(move={1: {"weight": weight}}),
+                True,
+                f"--weight {weight:g}: expected a number above 0: rows, patients or votes",
+            )
+            for weight in (0.0, -1.0, float("nan"), float("inf"))
+        ),
+        (
+            Change(graph="exponential-directed"),
+            True,
+            "graph exponential-directed of ranks 0-3: weights declared: peers of a directed graph hear others than "
+            "hear them, and these weights need edges both ways: choose another graph, such as exponential, or weights "
+            "uniform; name another graph with --topology",
+        ),
+    ],
+)
+def test_weights_that_a_list_cannot_have_are_refused(change: Change, declared: bool, message: str) -> None:
+    assert refusal(change, settings(**(DECLARED if declared else {}))) == message

@@ -1,7 +1,9 @@
 """List 0 is the federation file, and a list's graph is built over as many members as it has."""
 
+import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from dpeer.exceptions import ConfigurationError
@@ -32,6 +34,10 @@ def zero(**changes):
     return list_zero(given, given, given.rounds, FINGERPRINT)
 
 
+def members(size):
+    return {rank: Member() for rank in range(size)}
+
+
 def test_the_federation_file_is_list_0():
     one = zero()
     assert (one.version, one.previous, one.former, one.rounds, one.graph) == (0, b"", {}, 60, "ring")
@@ -40,7 +46,9 @@ def test_the_federation_file_is_list_0():
     assert one.federation == federation_of(FINGERPRINT)
 
 
-@pytest.mark.parametrize("name", ["size", "topology", "topology degree", "weights", "edges", "rounds"])
+@pytest.mark.parametrize(
+    "name", ["size", "topology", "topology degree", "weights", "weight of rank 3", "edges", "rounds"]
+)
 def test_what_a_list_changes_is_not_of_the_federation_s_name(name):
     assert federation_of({**FINGERPRINT, name: "another"}) == federation_of(FINGERPRINT)
     assert federation_of({**FINGERPRINT, "seed": 2}) != federation_of(FINGERPRINT)
@@ -50,12 +58,13 @@ def test_a_list_s_graph_has_as_many_peers_as_members_and_keeps_the_parameters_of
     file = settings(topology="random-regular:3")
     one = zero(topology="random-regular:3")
     assert graph_of_list(file, one) == build("random-regular:3", 4)
-    members = {**one.members, 7: Member(), 9: Member()}
-    six = replace(one, version=1, members=members, edges=edges_of(build("random-regular:3", 6)))
+    six = replace(
+        one, version=1, members={**one.members, 7: Member(), 9: Member()}, edges=edges_of(build("random-regular:3", 6))
+    )
     assert graph_of_list(file, six) == build("random-regular:3", 6)
-    assert named_graph(settings(topology="grid"), "grid", 6).parameters == {"grid_shape": [2, 3]}
+    assert named_graph(settings(topology="grid"), "grid", members(6)).parameters == {"grid_shape": [2, 3]}
     with pytest.raises(ConfigurationError, match="grid:2x2 does not hold 6 peers"):
-        named_graph(settings(topology="grid:2x2"), "grid:2x2", 6)
+        named_graph(settings(topology="grid:2x2"), "grid:2x2", members(6))
 
 
 @pytest.mark.parametrize(
@@ -63,16 +72,16 @@ def test_a_list_s_graph_has_as_many_peers_as_members_and_keeps_the_parameters_of
     [("fresh:2", "fresh"), ("fresh-directed:2", "fresh-directed"), ("exponential", "exponential")],
 )
 def test_a_list_may_name_another_graph(name, expected):
-    assert named_graph(settings(), name, 5).name == expected
+    assert named_graph(settings(), name, members(5)).name == expected
     assert zero(topology="fresh:2").graph == "fresh:2"
-    assert named_graph(settings(topology="fresh:2"), "ring", 5).name == "ring"
+    assert named_graph(settings(topology="fresh:2"), "ring", members(5)).name == "ring"
 
 
 @pytest.mark.parametrize("name", [*TOPOLOGIES, *(form.example for form in FORMS.values())])
 def test_all_members_build_the_graph_that_an_operator_names_whatever_graph_their_files_name(name):
     size = 12 if name == "torus:3x4" else 8
-    edges = edges_of(named_graph(settings(), name, size))
-    one = replace(zero(), version=1, members={rank: Member() for rank in range(size)}, graph=name, edges=edges)
+    edges = edges_of(named_graph(settings(), name, members(size)))
+    one = replace(zero(), version=1, members=members(size), graph=name, edges=edges)
     for topology in ("ring", "random-regular:3", name):
         assert graph_of_list(settings(topology=topology), one) == build(name, size)
 
@@ -89,3 +98,39 @@ def test_a_list_with_an_address_that_nobody_can_dial_is_refused(address: str) ->
     one = replace(zero(), version=1, members={**zero().members, 1: Member(address)})
     with pytest.raises(MemberListError, match="member list 1: rank 1's address"):
         graph_of_list(settings(), one)
+
+
+DECLARED = {"weights": "declared:400,20,30.5,7"}
+
+
+def test_list_0_has_the_declared_weights_of_the_federation_file():
+    one = zero(**DECLARED)
+    assert [member.weight for member in one.members.values()] == [400, 20, 30.5, 7]
+    assert one.edges == edges_of(build("ring", 4, **DECLARED)) != zero().edges
+    assert one.digest != zero(weights="declared:400,20,30.5,8").digest
+    assert graph_of_list(settings(**DECLARED), one) == build("ring", 4, **DECLARED)
+
+
+def test_the_graph_of_a_list_has_the_weights_of_its_members():
+    one = zero(**DECLARED)
+    members = {rank: member for rank, member in one.members.items() if rank != 1} | {4: Member(None, (), 55.0)}
+    expected = build("star", 4, weights="declared:400,30.5,7,55")
+    after = replace(one, version=1, members=members, graph="star", edges=edges_of(expected))
+    assert graph_of_list(settings(**DECLARED), after) == expected
+    np.testing.assert_array_equal(graph_of_list(settings(**DECLARED), after).weights, expected.weights)
+
+
+@pytest.mark.parametrize(
+    ("declared", "weight", "message"),
+    [
+        (True, None, "rank 2 has no weight, and all others have: make the list anew"),
+        (False, 3.0, "rank 2 has a weight, which this federation does not use: make the list anew"),
+        (True, 9.0, "graph 'ring' has other edges here"),
+    ],
+)
+def test_a_list_with_weights_that_do_not_fit_is_refused(declared, weight, message):
+    more = DECLARED if declared else {}
+    one = zero(**more)
+    forged = replace(one, version=1, members={**one.members, 2: replace(one.members[2], weight=weight)})
+    with pytest.raises(MemberListError, match=re.escape(message)):
+        graph_of_list(settings(**more), forged)

@@ -104,3 +104,15 @@ def test_a_peer_that_goes_on_takes_the_newest_list_of_its_folder(tmp_path: Path,
     assert found.neighbors == ((2, 5) if resume else (0, 2))
     assert found.everyone[3] == ("tcp://10.0.0.3:7700" if resume else address(3))
     assert found.to_dial == ({5: address(5)} if resume else {})
+
+
+def test_the_list_of_a_start_has_the_weights(tmp_path: Path) -> None:
+    settings = changing(tmp_path, 5, weights="declared:400,20,30.5,7")
+    one = later(settings)
+    members = {**one.members, 3: replace(one.members[3], weight=8.0), 5: replace(one.members[5], weight=55.0)}
+    expected = build("ring", 4, weights="declared:400,30.5,8,55")
+    write_list(tmp_path / "members-1.json", replace(one, members=members, edges=edges_of(expected)))
+    graph = Starting(settings, 5, tmp_path / "members-1.json").graph
+    assert graph is not None
+    ranks = (0, 2, 3, 5)
+    assert graph.at(0, 5).row == {ranks[place]: weight for place, weight in expected.at(0, 3).row.items()}

@@ -69,6 +69,32 @@ async def test_bodies_follow_the_recursion(federation, kind, liveness, name):
         assert set(peer.core.exchange.inbox.dropped) <= ({"duplicate"} if liveness.heartbeat else set())
 
 
+class Still(VectorLearner):
+    """Trains nothing: what peers have is drawn at the start, and mixed."""
+
+    def __init__(self, rank):
+        super().__init__(rank)
+        self.body = np.random.default_rng(rank).normal(size=5)
+
+    def train(self, number, *, share=1.0):
+        return 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [("ring", (400, 100, 300, 250)), ("grid", (4, 9, 12, 3, 8, 10)), ("exponential", (4, 9, 12, 5.5, 8, 7, 20, 3))],
+)
+async def test_after_sixty_rounds_all_have_the_declared_mean(federation, name, numbers):
+    topology = build(name, len(numbers), weights=f"declared:{','.join(map(str, numbers))}")
+    change = {rank: {"learner": Still(rank)} for rank in range(len(numbers))}
+    ours = federation("inprocess", topology, rounds=60, change=change, liveness=NO_HEARTBEAT)
+    start = np.array([learner.body for learner in ours.learners.values()])
+    done(await ours.run())
+    mean = np.array(numbers) @ start / sum(numbers)
+    np.testing.assert_allclose(ours.bodies(), np.tile(mean, (len(numbers), 1)), rtol=0, atol=1e-6)
+    assert np.abs(mean - start.mean(axis=0)).max() > 0.05
+
+
 # -- records -----------------------------------------------------------------------------------------------------------
 
 

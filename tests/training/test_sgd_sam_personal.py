@@ -256,16 +256,40 @@ GRAPHS: dict[str, list[list[float]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
-def test_a_simulation_follows_the_papers_recursion(graph: str, simulate: Any, tmp_path: Path) -> None:
+BROUGHT = (400.0, 20.0, 30.5, 7.0, 90.0, 3.0)
+"""What the six peers of the grid declare."""
+
+
+def declared(graph: str) -> Vector:
+    """W_ij = min(1 / d_i, (p_j / p_i) / d_j) on the edges of a graph, d its neighbors and oneself; the rest at home."""
+    edges = np.array(GRAPHS[graph]) > 0
+    d, p, size = edges.sum(axis=1), np.array(BROUGHT) / sum(BROUGHT), len(edges)
+    w = np.zeros(edges.shape)
+    for i, j in zip(*np.nonzero(edges & ~np.eye(size, dtype=bool)), strict=True):
+        w[i, j] = min(1 / d[i], p[j] / p[i] / d[j])
+    return w + np.diag(1 - w.sum(axis=1))
+
+
+RUNS = {
+    "exponential-directed": ("dfedsmdc", sam_on_body, np.array(GRAPHS["exponential-directed"]), 1e-4),
+    "grid": ("dfedsmdc", sam_on_body, np.array(GRAPHS["grid"]), 1e-4),
+    "grid, declared": ("dfedmdc", alternating, declared("grid"), 1e-5),
+}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_a_simulation_follows_the_papers_recursion(run: str, simulate: Any, tmp_path: Path) -> None:
     """And what the run says of itself follows from the same models."""
-    weights = np.array(GRAPHS[graph])
+    algorithm, local_round, weights, atol = RUNS[run]
+    graph, _, with_weights = run.partition(", ")
+    tables = "".join(f"[rank.{rank}]\nweight = {brought}\n" for rank, brought in enumerate(BROUGHT))
+    (tmp_path / "dpeer.toml").write_text(f'size = 6\nweights = "declared"\n{tables}' if with_weights else "")
     (tmp_path / "mine.py").write_text(f"from {__name__} import task\n")
     h = {"body_lr": 0.04, "head_lr": 0.07, "momentum": 0.8, "lr_decay": 0.9, "body_epochs": 3, "head_epochs": 2,
          "batch_size": 6, "rho": 0.4}  # fmt: skip
     settings = [word for name, value in h.items() for word in (f"--{name.replace('_', '-')}", value)]
     simulate(
-        "--task", "mine.py:task", "--size", len(weights), "--topology", graph, "--algorithm", "dfedsmdc",
+        "--task", "mine.py:task", "--size", len(weights), "--topology", graph, "--algorithm", algorithm,
         "--seed", SEED, "--rounds", ROUNDS, "--finish", "none", "--keep", "last", "--grad-clip", 0,
         "--out", "run", *settings,
     )  # fmt: skip
@@ -273,7 +297,7 @@ def test_a_simulation_follows_the_papers_recursion(graph: str, simulate: Any, tm
     peers = [Peer(rank, start, h) for rank in range(len(weights))]
     for number in range(ROUNDS):
         for peer in peers:
-            sam_on_body(peer, number)
+            local_round(peer, number)
         for peer, mixed in zip(peers, weights @ np.array([peer.w[BODY] for peer in peers]), strict=True):
             peer.w[BODY] = mixed
     bodies = np.array([peer.w[BODY] for peer in peers])
@@ -282,6 +306,6 @@ def test_a_simulation_follows_the_papers_recursion(graph: str, simulate: Any, tm
     assert summary["consensus_distance"] == pytest.approx(distance, abs=1e-4)
     for peer in peers:
         folder = tmp_path / "run" / f"rank-{peer.rank}"
-        np.testing.assert_allclose(vector(load_file(folder / "model.safetensors")), peer.w, rtol=0, atol=1e-4)
+        np.testing.assert_allclose(vector(load_file(folder / "model.safetensors")), peer.w, rtol=0, atol=atol)
         last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
         assert (last["test_loss"], last["accuracy"]) == (pytest.approx(peer.loss(), abs=1e-3), None)
