@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,16 @@ def setting_options(*names: str, listed: bool = True) -> Callable[[F], F]:
     return decorate
 
 
+def _use_policy(context: click.Context, option: click.Parameter, file: Path | None) -> None:
+    """Name the file in the environment, so that all that the command starts has it."""
+    if file is not None:
+        from dpeer.federation.policy import ENVIRONMENT  # ZeroMQ, which most commands do without
+
+        before = os.environ.get(ENVIRONMENT, "")
+        context.call_on_close(lambda: os.environ.update({ENVIRONMENT: before}))
+        os.environ[ENVIRONMENT] = str(file.absolute())
+
+
 def run_options(*names: str, listed: bool = True) -> Callable[[F], F]:
     """Options for these settings (see `setting_options`), and further ones that all commands that run peers have."""
     given: dict[str, Any] = {"cls": GroupedOption}
@@ -88,6 +99,10 @@ def run_options(*names: str, listed: bool = True) -> Callable[[F], F]:
         ),
         click.option(
             "--overwrite", is_flag=True, group="The run", help="Remove an earlier run from --out.", **given
+        ),
+        click.option(
+            "--policy", type=click.Path(path_type=Path), group="The run", metavar="FILE", expose_value=False,
+            callback=_use_policy, shown=False, help="This site's own rules (docs/security.md).", **given,
         ),
     ]  # fmt: skip
 

@@ -25,6 +25,7 @@ from dpeer.cli.terminal import Terminal
 from dpeer.exceptions import Diverged
 from dpeer.federation import addresses, config, folders, keys, rank_lock, trackers
 from dpeer.federation.folders import refuse_faults
+from dpeer.federation.policy import obey
 from dpeer.federation.run_settings import FaultSettings
 from dpeer.federation.scheduler_rank import ENVIRONMENT, own_rank, source
 from dpeer.federation.serve_address import read_serve
@@ -71,6 +72,7 @@ def start(
     settings, resume = starting.settings, starting.resume
     refuse_faults(settings, resume=resume)
     # Mistakes show before anything is written, and before the task reads its data.
+    obey(starting.verdicts())
     keyring, listen, _ = starting.keyring, starting.listen, starting.through
     everyone, _ = starting.everyone, starting.to_dial
     own = starting.own

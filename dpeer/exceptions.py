@@ -181,10 +181,10 @@ class Drained(DpeerError):  # noqa: N818 - reads as what happened
 
 
 class NoMember(DpeerError):  # noqa: N818 - reads as what happened
-    """A peer is a member no more: the operators' list has it as `gone`, "left" or "evicted"; its model is kept."""
+    """The list that counts ends a peer as `gone` says: it names it no more, or breaks its site's policy."""
 
-    def __init__(self, gone: Literal["left", "evicted"]) -> None:
-        super().__init__(f"the member list that counts names this peer as {gone}")
+    def __init__(self, gone: Literal["left", "evicted", "stopped"], why: str | None = None) -> None:
+        super().__init__(why or f"the member list that counts names this peer as {gone}")
         self.gone = gone
 
 

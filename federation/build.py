@@ -23,6 +23,7 @@ from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, 
 from dpeer.federation.ledger_checks import check_ledger, counted
 from dpeer.federation.member_zero import graph_of_list, list_zero
 from dpeer.federation.notes import notes, one_by_one_notes
+from dpeer.federation.policy import find, obey
 from dpeer.federation.threads import share_of_cores
 from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.checkpoint import completed
@@ -104,6 +105,8 @@ def build(
     own_folder = rank_folder(run.out, rank).absolute()  # now: the task may change to another folder
     shares, private = config.facts.shares, config.privacy.privacy != "none"
     check_settings(config)
+    if (policy := find(config.network.secret)) is not None:
+        obey(policy.verdicts(config.values()))
     graph, meeting, guarantee = config.topology, config.meeting, config.protected.guarantee
 
     def exchanging(drawn: Topology) -> Graphs:
@@ -180,6 +183,7 @@ def build(
         "class_names": list(task.names.get("classes", ())) or None,
         "evaluated_class_counts": class_counts(task, run.evaluate_on),
         "settings": config.plain() | {"validation": held_out, "keep": keep},
+        **({} if policy is None else {"policy": policy.sha256}),
     }
     beside = baseline_training(config, copied, learner, keep=kept, folder=own_folder, resume=resume, process=process)
     about = learner.about
@@ -195,7 +199,8 @@ def build(
     if network.operators:
         zero = list_zero(config.graph, network, how.rounds, compared)
         signers = Signers(tuple(network.operators), network.signers)
-        lists = ListsConfig(zero, signers, lambda one: exchanging(graph_of_list(config.graph, one)), given)
+        forbids = None if policy is None else policy.forbids
+        lists = ListsConfig(zero, signers, lambda one: exchanging(graph_of_list(config.graph, one)), given, forbids)
     peer = PeerConfig(
         rank=rank,
         rounds=how.rounds,

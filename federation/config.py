@@ -71,16 +71,10 @@ def origins(file: Path, flags: Mapping[str, Any], rank: int) -> dict[str, tuple[
     """
     settings = load(file, flags)
     config = resolve(settings.of_rank(rank), rank)
-    table = settings.rank[rank].model_fields_set if rank in settings.rank else frozenset()
-    levels: list[tuple[str, Collection[str]]] = [
-        ("flag", [name for name, value in flags.items() if value not in (None, {})]),
-        (f"[rank.{rank}] of {file}", table),
-        (str(file), settings.model_fields_set),
-        (f"algorithm {config.training.algorithm}", config.algorithm.defaults),
-        (f"preset {settings.preset}", settings.of_preset),
-    ]
+    chosen = config.algorithm.defaults.keys() - config.given.keys()
+    algorithm = f"algorithm {config.training.algorithm}"
     return {
-        name: (value, next((origin for origin, names in levels if name in names), "default"))
+        name: (value, algorithm if name in chosen else settings.origin(rank, name))
         for name, value in config.plain().items()
     }
 
@@ -117,6 +111,7 @@ def _settled(values: dict[str, Any], flags: Mapping[str, Any], path: Path | None
     except InvalidSettings as error:
         raise error.located(given, path) from error
     check_ranks(settings, f" in {path}")
+    settings._from = path, frozenset(given)
     return settings
 
 

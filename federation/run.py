@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ from dpeer.federation import folders, summary, trackers
 from dpeer.federation.folders import naming, refuse_faults, working_folder_kept
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.operators import check_operators
+from dpeer.federation.policy import find, obey
 from dpeer.federation.settings import Settings, check_own_data
 from dpeer.federation.stop_signals import WARNINGS, stop_signals
 from dpeer.federation.view import View
@@ -137,6 +139,10 @@ def run_federation(
         out = settings.out.absolute()  # now: a task may change to another folder
         check_own_data(settings)
         check_operators(settings)
+        for rank in range(settings.size):
+            own = settings.of_rank(rank)
+            if (policy := find(own.secret)) is not None:
+                obey(policy.verdicts(dict(own), partial(own.origin, rank)))
         trackers.check(settings.log_to or ())
         graph = build_graph(settings)  # one that does not exist shows before anything is started or removed
         folders.check(

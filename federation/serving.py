@@ -298,7 +298,7 @@ async def _serve(
     gone = outcome.status in ("left", "evicted") and outcome.completed_rounds > 0
     if gone or (outcome.status == "done" and not outcome.concluded_before):
         await compare(outcome)
-    if outcome.status in ("isolated", "left-behind", "evicted"):
+    if outcome.why and outcome.status != "left":
         worth = effect_of(read_object(out / SUMMARY).get("worth")) if gone else None
         for line in closing_lines(worth, str(rank_folder(config.run.out, rank))) if worth is not None else ():
             log.info("worth", message=line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, get_origin
 
@@ -91,6 +91,8 @@ class Settings(NetworkPart, _AllSettings):
 
     rank: dict[Annotated[int, Field(strict=False)], RankSettings] = Field(default_factory=dict)
     _of_preset: Mapping[str, Any] = PrivateAttr(default_factory=dict)
+    _from: tuple[Path | None, frozenset[str]] = PrivateAttr((None, frozenset()))
+    """The federation file, and the names that flags have set."""
 
     @property
     def of_preset(self) -> Mapping[str, Any]:
@@ -124,6 +126,18 @@ class Settings(NetworkPart, _AllSettings):
         if (weights := _declared(self)) is not None:
             self.weights = weights
         return self
+
+    def origin(self, rank: int, name: str) -> str:
+        """What has set a value with which a rank runs."""
+        file, flags = self._from
+        table = self.rank[rank].model_fields_set if rank in self.rank else ()
+        levels: list[tuple[str, Collection[str]]] = [
+            ("flag", flags),
+            (f"[rank.{rank}] of {file}", table),
+            (str(file or "the settings"), self.model_fields_set),
+            (f"preset {self.preset}", self.of_preset),
+        ]
+        return next((origin for origin, names in levels if name in names), "default")
 
     def of_rank(self, rank: int) -> Settings:
         """The settings as this rank uses them: its own entries from `[rank.N]` over the common ones.

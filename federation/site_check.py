@@ -88,7 +88,7 @@ def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: 
             findings.warn("settings", f"{what}, task {settings.task} among it: name the file by --federation FILE")
         else:
             findings.passed("settings", what)
-    if starting is None:
+    if starting is None or not _check_policy(findings, starting):
         return None
     folder = rank_folder(starting.own.out, starting.rank)
     free_memory = available_memory()
@@ -106,6 +106,15 @@ def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: 
             trackers.check(names)
             findings.passed("trackers", f"{', '.join(names)} can be used")
     return _check_training(findings, starting, folder, asked, free_memory, doing)
+
+
+def _check_policy(findings: Findings, starting: Starting) -> bool:
+    """Whether the site's policy allows the start; where it does not, no program of it is imported."""
+    before = findings.count(Level.FAIL)
+    with findings.of("policy"):
+        for allowed, text in starting.verdicts():
+            (findings.passed if allowed else findings.fail)("policy", text)
+    return findings.count(Level.FAIL) == before
 
 
 def _check_key(findings: Findings, starting: Starting) -> bool:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from dpeer.federation.member_changes import in_short
 from dpeer.federation.member_client import read_list
 from dpeer.federation.member_zero import graph_of_list
 from dpeer.federation.operators import check_operators, signers_of
+from dpeer.federation.policy import Verdicts, find
 from dpeer.federation.settings import RankSettings, Settings
 from dpeer.peer.core.listed_graph import ListedGraph
 from dpeer.peer.core.member_list import MemberList
@@ -79,6 +80,19 @@ class Starting:
         self.settings = settings if self.listed is None else _with_ranks_of(self.listed, settings)
         own = self.settings.of_rank(rank)
         self.own = own if own.deadline is not None else own.model_copy(update={"deadline": "auto"})
+
+    def verdicts(self) -> Verdicts:
+        """What the site's policy says of this start."""
+        if (policy := find(self.own.secret)) is None:
+            return
+        values = dict(self.own) if self.listed is None else {**dict(self.own), "rounds": self.listed.rounds}
+        found = [*policy.verdicts(values, partial(self.own.origin, self.rank))]
+        yield from found
+        if policy.neighbors is not None and all(allowed for allowed, _ in found):  # a program may make the graph
+            known = keys.public_keys(self.settings, self.settings.size)
+            yield from policy.of_neighbors(
+                {rank: [key.hex() for key in known.get(rank, ())] for rank in self.neighbors}
+            )
 
     @cached_property
     def keyring(self) -> Keyring | None:

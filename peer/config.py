@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -57,12 +57,14 @@ class ListsConfig:
         signers: The operators who sign those that follow.
         graph_of: The graph of a list, over its members in the order of their ranks: its rank 0 is the lowest member.
         given: A list that the operator hands over at the start of a new folder; None without one.
+        forbids: Says why this site does not take part by a list, with these neighbors, None where it may; or None.
     """
 
     zero: MemberList
     signers: Signers
     graph_of: Callable[[MemberList], Graphs]
     given: MemberList | None = None
+    forbids: Callable[[MemberList, Collection[int]], str | None] | None = None
 
 
 @dataclass(frozen=True)

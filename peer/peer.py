@@ -404,6 +404,7 @@ class Peer:
                 self.core.waiting.pauses,
                 self.core.lateness.late_bodies,
                 self._log.dropped,
+                self._why,
             ),
         )
         return self._outcome(status)

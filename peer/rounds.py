@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from dpeer.exceptions import Drained, NoMember
+from dpeer.exceptions import Drained
 from dpeer.peer.core.bodies import Received, Released
 from dpeer.peer.core.round_budget import RoundLimit
 from dpeer.peer.driver import Driver
@@ -162,10 +162,10 @@ class _RoundLoop:
         if driver.core.waiting.holds(number):
             await self.saver.saved()
             await driver.pause(number)
-        if (gone := driver.core.lists.gone) is not None:
+        if (end := driver.core.lists.end) is not None:
             await self.saver.saved()
             await driver.part(number)
-            raise NoMember(gone)
+            raise end
         driver.enter(number)
 
     async def begin(self, number: int) -> _Round:

@@ -24,6 +24,7 @@ class RunCounts:
         pauses: The pauses without a quorum.
         late_bodies: Bodies that came too late to be mixed.
         log_dropped: Lines that the log did not write.
+        why: Why the run ended before its last round, where the peer's log says so; else empty.
     """
 
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -33,6 +34,7 @@ class RunCounts:
     pauses: Pauses = field(default_factory=Pauses)
     late_bodies: int = 0
     log_dropped: int = 0
+    why: str = ""
 
     def as_entries(self) -> dict[str, Any]:
         """The entries of summary.json."""
@@ -44,6 +46,7 @@ class RunCounts:
             "paused_seconds": round(self.pauses.seconds, 1),
             "late_bodies": self.late_bodies,
             "log_dropped": self.log_dropped,
+            **({"why": self.why} if self.why else {}),
         }
 
 

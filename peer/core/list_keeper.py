@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dpeer.exceptions import ConfigurationError, ProtocolError
+from dpeer.exceptions import ConfigurationError, NoMember, ProtocolError
 from dpeer.peer.config import ListsConfig, PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.dialling import Place
@@ -103,6 +103,20 @@ class ListKeeper:
         if former is None:  # a list that its operators made without the one with this peer may lack it
             return "evicted" if self._was_member else None
         return former.gone
+
+    @property
+    def end(self) -> NoMember | None:
+        """How the list that counts ends this peer's run; None where it does not."""
+        if self.gone is not None:
+            return NoMember(self.gone)
+        why = None if self.lists is None else self._why_forbidden(self.lists.counts)
+        return None if why is None else NoMember("stopped", why)
+
+    def _why_forbidden(self, one: MemberList) -> str | None:
+        """Why this site's policy forbids a list; None where it does not."""
+        if self._config is None or self._config.forbids is None or not one.version:  # the start has looked at list 0
+            return None
+        return self._config.forbids(one, self._graph(one).connections(self._rank))
 
     @property
     def joins(self) -> bool:
@@ -207,6 +221,8 @@ class ListKeeper:
             return f"member list {one.version} counts already"
         if known.waits is not None and one.key == known.waits.key:
             return f"member list {one.version} is here already, and waits for votes"
+        if (why := self._why_forbidden(one)) is not None:
+            return why
         if not one.force and (why := one.why_not_after(known.counts)) is not None:
             return f"member list {one.version}: {why}"
         if not self._take(Word(known.counts, one)):
@@ -227,6 +243,8 @@ class ListKeeper:
             waits = self._decoded(message.waits)
         except MemberListError as error:
             raise ProtocolError("lists", str(error)) from error
+        if waits is not None and not waits.force and self._why_forbidden(waits) is not None:
+            waits = None  # without this peer's vote
         self._take(Word(counts, waits))
 
     def _decoded(self, document: bytes) -> MemberList | None:

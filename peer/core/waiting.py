@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, get_args
 
-from dpeer.exceptions import CheckpointError, Drained, Isolated, LeftBehind, NoMember
+from dpeer.exceptions import CheckpointError, Drained, Isolated, LeftBehind
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.bodies import Received
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
@@ -207,11 +207,11 @@ class Waiting:
         return None
 
     def removed(self, wait: Wait, now: float) -> Effect | None:
-        """This peer is a member no more."""
-        gone = self._keeper.gone
-        if gone is None:
+        """By the list that counts this peer ends."""
+        end = self._keeper.end
+        if end is None:
             return None
-        return Wake() if wait.kind == "pause" else Fail(NoMember(gone))  # after a pause neighbors may need a body
+        return Wake() if wait.kind == "pause" else Fail(end)  # after a pause neighbors may need a body
 
     def refused(self, wait: Wait, now: float) -> Effect | None:
         """A neighbor refuses this peer, and none accepts it."""
@@ -412,8 +412,8 @@ RULES = (
     ),
     Rule(
         ("meet", "pause", "adopt"),
-        "the list that counts has this peer no more",
-        "it leaves: left, or evicted",
+        "the list that counts lacks this peer, or its site forbids it",
+        "it leaves: left, evicted or stopped",
         Waiting.removed,
     ),
     Rule(

@@ -41,9 +41,9 @@ OUT = after(ZERO, remove=[2])
 class Listed(Table):
     """A table that notes what is to be written, and has it on disk when `writes` is called."""
 
-    def __init__(self, rank=0, given=None, **config):
+    def __init__(self, rank=0, given=None, forbids=None, **config):
         self.keeps, self.admitted, self.order = [], [], []
-        super().__init__(rank, lists=ListsConfig(ZERO, Signers((PUBLIC,)), graph_of, given), **config)
+        super().__init__(rank, lists=ListsConfig(ZERO, Signers((PUBLIC,)), graph_of, given, forbids), **config)
 
     def open(self, dialled, start):
         if self.core.lists._config.given is not None:
@@ -253,6 +253,39 @@ def test_a_peer_that_is_out_leaves_before_its_next_round():
     assert table.core.lists.gone == "left"
     table.do(table.core.pause(0, table.now))
     assert type(table.ended[-1]).__name__ == "Wake"
+
+
+def forbidding(rank=0, **config):
+    """A table of a peer whose site allows five rounds and the neighbors 1 and 2."""
+
+    def forbids(one, neighbors):
+        return f"list {one.version} is forbidden" if one.rounds > 5 or {*neighbors} > {1, 2} else None
+
+    return Listed(rank, forbids=forbids, **config)
+
+
+@pytest.mark.parametrize("changes", [{"rounds": 6}, {"add": [3], "graph": "full"}])
+def test_a_list_that_the_sites_policy_forbids_gets_no_vote_and_ends_the_peer_once_it_counts(changes):
+    table, bad = forbidding(), after(ZERO, **changes)
+    table.hear("from 2", table.hello(2), lists(2, waits=bad))
+    assert (table.hand(bad), table.lists.waits, table.core.lists.end) == ("list 1 is forbidden", None, None)
+    assert table.hand(after(ZERO, remove=[1])) is None, "another one gets it"
+    table.hear("from 2", lists(2, counts=bad))
+    assert table.lists.counts == bad
+    assert (table.core.lists.end.gone, str(table.core.lists.end)) == ("stopped", "list 1 is forbidden")
+    table.do(table.core.pause(0, table.now))
+    assert type(table.ended[-1]).__name__ == "Wake"
+
+
+def test_a_forced_list_that_the_policy_forbids_counts_all_the_same():
+    table, bad = forbidding(), after(ZERO, rounds=6, force=True)
+    table.hear("from 2", table.hello(2), lists(2, waits=bad))
+    assert table.lists.counts == bad
+    assert table.core.lists.end is not None
+
+
+def test_list_0_was_looked_at_before_the_start():
+    assert Listed(forbids=lambda one, neighbors: "never").core.lists.end is None
 
 
 def test_a_newcomer_is_let_in_before_it_is_dialled():

@@ -1,0 +1,177 @@
+"""Policy: a site's own rules, which no federation file can override; read, and compared with a run's settings."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PrivateAttr, ValidationError
+
+from dpeer import training
+from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.federation.config import read_toml
+from dpeer.federation.keys import NAMED_IN_ENVIRONMENT
+from dpeer.peer.core.member_list import MemberList
+from dpeer.sections import Section
+from dpeer.topology.user_graphs import is_function
+from dpeer.training.compress_setting import is_class
+
+ENVIRONMENT = "DPEER_POLICY"
+_LEVELS = ("none", "sample", "client")
+_DELTA = 1e-5
+"""The largest default; beside a larger delta an epsilon promises less than it seems to."""
+
+_LISTED = {
+    "task": "tasks", "model": "models", "init_from": "models",
+    "algorithm": "algorithms", "compress": "algorithms", "topology": "algorithms",
+}  # fmt: skip
+"""By the settings that may name a file, the rules that list its hash."""
+_OWN: Mapping[str, Callable[[Any], bool]] = {
+    "init_from": lambda path: True, "compress": is_class, "topology": is_function,
+}  # fmt: skip
+"""Whether a setting's value names a file; of those that are missing a colon says so."""
+Programs = list[Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64}|[\w-]+)$")]] | None
+Compared = Iterator[tuple[str, str, Any, bool, str]]
+"""Rules, each with the setting that it compares, its value, whether it is allowed, and words that explain it."""
+Verdicts = Iterator[tuple[bool, str]]
+"""Whether a rule allows what a run asks for, and both in words."""
+
+
+class Policy(Section):
+    """The rules; None stands for one that the site does not have."""
+
+    tasks: Programs = None
+    models: Programs = None
+    algorithms: Programs = None
+    leaves: Literal["body"] | None = None
+    privacy: Literal["sample", "client"] | None = None
+    epsilon: Annotated[float, Field(gt=0)] | None = None
+    unit: Literal["record", "group"] | None = None
+    rounds: Annotated[int, Field(ge=1)] | None = None
+    serve: bool | None = None
+    neighbors: list[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] | None = None
+    _path: Path = PrivateAttr(Path())
+    _sha256: str = PrivateAttr("")
+
+    @property
+    def sha256(self) -> str:
+        """The file's, hexadecimal."""
+        return self._sha256
+
+    def verdicts(self, values: Mapping[str, Any], origin: Callable[[str], str] = lambda name: "") -> Verdicts:
+        """The verdicts on one rank's settings; no data are read, and no program is imported that is not allowed.
+
+        Args:
+            values: The settings by name.
+            origin: What has set a value, by the setting's name.
+        """
+        for rule, name, value, allowed, more in (*self._programs(values), *self._figures(values)):
+            by = f" ({origin(name)})" if origin(name) else ""
+            yield self._verdict(rule, f"{name} = {_shown(value)}{by}{more}", allowed=allowed)
+
+    def of_neighbors(self, keys: Mapping[int, Collection[str]]) -> Verdicts:
+        """The verdict on the ranks that get bodies, by their public keys."""
+        if self.neighbors is not None:
+            strange = [rank for rank, own in keys.items() if not own or not {*own} <= {*self.neighbors}]
+            yield self._verdict("neighbors", f"rank {', '.join(map(str, strange or keys))}", allowed=not strange)
+
+    def forbids(self, one: MemberList, neighbors: Collection[int]) -> str | None:
+        """Why a member list, by which these ranks get bodies, breaks a rule; None if it breaks none."""
+        asked = f"rounds = {one.rounds}"
+        found = [] if self.rounds is None else [self._verdict("rounds", asked, allowed=one.rounds <= self.rounds)]
+        found += self.of_neighbors({rank: one.members[rank].keys for rank in neighbors})
+        return next((f"member list {one.version}: {text}" for allowed, text in found if not allowed), None)
+
+    def _verdict(self, rule: str, asked: str, *, allowed: bool) -> tuple[bool, str]:
+        value = getattr(self, rule)
+        stated = f"{rule} = {f'[{len(value)} keys]' if rule == 'neighbors' else _shown(value)}"
+        if value is None:  # and a program, which none lists
+            stated = f"without {rule} it"
+        return allowed, f"{stated} allows {asked}" if allowed else f"policy {self._path}: {stated} forbids {asked}"
+
+    def _programs(self, values: Mapping[str, Any]) -> Compared:
+        """Compare what is imported, and first weights: a file by its hash, which a list must have, else a name."""
+        builtin, safe = training.BUILTIN_TASKS.get(values["task"]), True
+        asked = {**values, "model": values["model"] or (builtin.model if builtin else None)}
+        for name, rule in _LISTED.items():
+            listed, value = getattr(self, rule) or (), asked[name]
+            if value is not None and _OWN.get(name, lambda spec: ":" in spec)(value):
+                digest = _digest(Path(value if name == "init_from" else value.rpartition(":")[0]))
+                safe &= digest in listed
+                yield rule, name, value, digest in listed, f": {digest}"
+            elif value is not None and name == rule.removesuffix("s") and getattr(self, rule) is not None:
+                yield rule, name, value, value in listed, ""
+        if safe and self.leaves is not None:
+            shares = training.facts_of(training.find_algorithm(values["algorithm"])).shares
+            yield "leaves", "algorithm", values["algorithm"], shares != "model", f", which sends its {shares}"
+
+    def _figures(self, values: Mapping[str, Any]) -> Compared:
+        level, unit, budget = values["privacy"], values["privacy_unit"], values["target_epsilon"]
+        kept = level != "none" and (budget or math.inf) <= (self.epsilon or 0)
+        covered = level == "client" or (level == "sample" and unit in (self.unit, "group"))
+        for rule, name, allowed, more in (
+            ("leaves", "head", values["head"] is None, ""),  # by default the last layer stays
+            ("privacy", "privacy", _LEVELS.index(level) >= _LEVELS.index(self.privacy or "none"), ""),
+            ("epsilon", "target_epsilon", kept, "; of one run: another --out spends again" if kept else ""),
+            ("epsilon", "delta", (values["delta"] or _DELTA) <= _DELTA, f", at most {_DELTA:g}"),
+            ("unit", "privacy_unit", covered, f", with privacy = {_shown(level)}"),
+            ("rounds", "rounds", values["rounds"] <= (self.rounds or 0), ""),
+            ("serve", "serve", self.serve or values["serve"] is None, ""),
+            ("serve", "log_to", self.serve or {*(values["log_to"] or ())} <= {"tensorboard"}, ""),
+        ):
+            if getattr(self, rule) is not None and (values[name] is not None or name in ("target_epsilon", "serve")):
+                yield rule, name, values[name], bool(allowed), more
+
+
+def obey(verdicts: Verdicts) -> None:
+    """Refuse what a rule forbids.
+
+    Raises:
+        ConfigurationError: Names the rule, the setting, its value, and what that is from.
+    """
+    if (why := next((text for allowed, text in verdicts if not allowed), None)) is not None:
+        raise ConfigurationError(why)
+
+
+def find(secret: Path | None) -> Policy | None:
+    """The policy of this site, which the environment names, or which lies beside this peer's secret; None without one.
+
+    Raises:
+        ConfigurationError: It cannot be read, has no rule, or one that does not exist.
+    """
+    named, held = os.environ.get(ENVIRONMENT), os.environ.get(NAMED_IN_ENVIRONMENT)
+    beside = [Path(one).expanduser().with_name("policy.toml") for one in (secret, held) if one]
+    path = Path(named) if named else next(filter(os.path.lexists, beside), None)
+    if path is None:
+        return None
+    content, rules = read_toml(path, "policy"), Policy.model_fields
+    try:
+        policy = Policy.model_validate(content)
+    except ValidationError as error:
+        (key, *_), value = (first := error.errors()[0])["loc"], first["input"]
+        if key not in rules:
+            raise UnknownName("rule", str(key), rules, f"policy {path}") from error
+        raise ConfigurationError(f"policy {path}: {key} = {_shown(value)}: {first['msg'].lower()}") from error
+    if not policy.model_fields_set:
+        raise ConfigurationError(f"policy {path} has no rule: give some of {', '.join(rules)}")
+    policy._path, policy._sha256 = path, hashlib.sha256(path.read_bytes()).hexdigest()
+    return policy
+
+
+def _digest(file: Path) -> str:
+    """A file's hash as a policy lists it, or why that says too little: an index, or a module, names other files."""
+    if file.suffix not in (".py", ".safetensors"):
+        return "name one file, which has a hash: FILE.py:NAME, or FILE.safetensors"
+    try:
+        return f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
+    except OSError as error:
+        return str(error.strerror)
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else json.dumps(value, default=str)
