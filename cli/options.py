@@ -77,7 +77,7 @@ def setting_options(*names: str, listed: bool = True) -> Callable[[F], F]:
 
 
 def _use_policy(context: click.Context, option: click.Parameter, file: Path | None) -> None:
-    """Name the file in the environment, so that all that the command starts has it."""
+    """Name the file in the environment, for all that the command starts."""
     if file is not None:
         from dpeer.federation.policy import ENVIRONMENT  # ZeroMQ, which most commands do without
 

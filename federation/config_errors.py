@@ -26,12 +26,6 @@ _EXPECTED = {
 }
 """Settings whose pattern says less than an example."""
 
-NO_SETTINGS = {
-    "policy": "a site's own rules, which no federation file sets: give --policy FILE, or DPEER_POLICY=FILE in the "
-    "environment (docs/security.md)",
-}
-"""Names of options that are no settings, and why."""
-
 _NO_KEYS = ("[key]", "str", "list[str]", "int", "constrained-int", "float", "constrained-float")
 """What pydantic puts into a mistake's place beside keys: the key itself is wrong, or none of a key's types fits."""
 
@@ -67,8 +61,9 @@ class InvalidSettings(ConfigurationError):  # noqa: N818 - reads as what happene
             where = f"[{'.'.join(table)}]{of_file}" if table else of_file.removeprefix(" of ")
             if name in KEYS:
                 return ConfigurationError(f"{name}{f' in {where}' if where else ''} has been removed: {KEYS[name]}")
-            if name in NO_SETTINGS:
-                return ConfigurationError(f"{name}{f' in {where}' if where else ''} is {NO_SETTINGS[name]}")
+            if name == "policy":
+                why = "a site's own rules, which no federation file sets: give --policy FILE, or DPEER_POLICY=FILE"
+                return ConfigurationError(f"policy{f' in {where}' if where else ''}: {why} (docs/security.md)")
             return UnknownName("key", name, self._of_rank if table else self._known, where)
         source = key if path is None else f"{key} in {path}"
         if location and location[0] in flags:

@@ -23,18 +23,15 @@ from dpeer.training.compress_setting import is_class
 
 ENVIRONMENT = "DPEER_POLICY"
 _LEVELS = ("none", "sample", "client")
-_DELTA = 1e-5
-"""The largest default; beside a larger delta an epsilon promises less than it seems to."""
-
-_LISTED = {
-    "task": "tasks", "model": "models", "init_from": "models",
-    "algorithm": "algorithms", "compress": "algorithms", "topology": "algorithms",
-}  # fmt: skip
-"""By the settings that may name a file, the rules that list its hash."""
-_OWN: Mapping[str, Callable[[Any], bool]] = {
-    "init_from": lambda path: True, "compress": is_class, "topology": is_function,
-}  # fmt: skip
-"""Whether a setting's value names a file; of those that are missing a colon says so."""
+_FILES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "task": ("tasks", lambda spec: ":" in spec),
+    "model": ("models", lambda spec: ":" in spec),
+    "init_from": ("models", lambda path: True),
+    "algorithm": ("algorithms", lambda spec: ":" in spec),
+    "compress": ("algorithms", is_class),
+    "topology": ("algorithms", is_function),
+}
+"""By the settings that may name a file: the rule that lists it, and whether a value names one."""
 Programs = list[Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64}|[\w-]+)$")]] | None
 Compared = Iterator[tuple[str, str, Any, bool, str]]
 """Rules, each with the setting that it compares, its value, whether it is allowed, and words that explain it."""
@@ -98,13 +95,13 @@ class Policy(Section):
         """Compare what is imported, and first weights: a file by its hash, which a list must have, else a name."""
         builtin, safe = training.BUILTIN_TASKS.get(values["task"]), True
         asked = {**values, "model": values["model"] or (builtin.model if builtin else None)}
-        for name, rule in _LISTED.items():
-            listed, value = getattr(self, rule) or (), asked[name]
-            if value is not None and _OWN.get(name, lambda spec: ":" in spec)(value):
+        for name, (rule, is_file) in _FILES.items():
+            listed, value = getattr(self, rule), asked[name]
+            if value is not None and is_file(value):
                 digest = _digest(Path(value if name == "init_from" else value.rpartition(":")[0]))
-                safe &= digest in listed
-                yield rule, name, value, digest in listed, f": {digest}"
-            elif value is not None and name == rule.removesuffix("s") and getattr(self, rule) is not None:
+                safe &= digest in (listed or ())
+                yield rule, name, value, digest in (listed or ()), f": {digest}"
+            elif value is not None and listed is not None and name == rule.removesuffix("s"):
                 yield rule, name, value, value in listed, ""
         if safe and self.leaves is not None:
             shares = training.facts_of(training.find_algorithm(values["algorithm"])).shares
@@ -118,7 +115,7 @@ class Policy(Section):
             ("leaves", "head", values["head"] is None, ""),  # by default the last layer stays
             ("privacy", "privacy", _LEVELS.index(level) >= _LEVELS.index(self.privacy or "none"), ""),
             ("epsilon", "target_epsilon", kept, "; of one run: another --out spends again" if kept else ""),
-            ("epsilon", "delta", (values["delta"] or _DELTA) <= _DELTA, f", at most {_DELTA:g}"),
+            ("epsilon", "delta", (values["delta"] or 0) <= 1e-5, ", at most 1e-05"),  # the largest default
             ("unit", "privacy_unit", covered, f", with privacy = {_shown(level)}"),
             ("rounds", "rounds", values["rounds"] <= (self.rounds or 0), ""),
             ("serve", "serve", self.serve or values["serve"] is None, ""),
@@ -145,7 +142,7 @@ def find(secret: Path | None) -> Policy | None:
         ConfigurationError: It cannot be read, has no rule, or one that does not exist.
     """
     named, held = os.environ.get(ENVIRONMENT), os.environ.get(NAMED_IN_ENVIRONMENT)
-    beside = [Path(one).expanduser().with_name("policy.toml") for one in (secret, held) if one]
+    beside = [Path(one).expanduser().parent / "policy.toml" for one in (secret, held) if one]
     path = Path(named) if named else next(filter(os.path.lexists, beside), None)
     if path is None:
         return None
