@@ -293,11 +293,13 @@ class ListKeeper:
         counts = self.lists.counts is change.one
         if counts:
             self.since = self._now()
+        near = ", ".join(map(str, self._graph(change.one).connections(self._rank)))
         self._log(
             "info",
             "member-list",
             f"member list {change.one.version} {'counts' if counts else 'waits for votes'}: {change.why}; members "
-            f"{', '.join(map(str, sorted(change.one.members)))}, {change.one.rounds} rounds, {change.one.graph}",
+            f"{', '.join(map(str, sorted(change.one.members)))}, {change.one.rounds} rounds, {change.one.graph}"
+            f"{f' (neighbors {near})' if near else ''}",
             version=change.one.version,
         )
         self._changed()

@@ -62,7 +62,7 @@ async def test_a_newcomer_joins_and_a_member_leaves_while_rounds_run(federation,
     secret = new_secret()
     keys = {rank: tuple(key.hex() for key in ours.keyrings[0].listed[rank]) for rank in range(3)}
     members = {rank: Member(addresses[rank], keys[rank]) for rank in range(3)}
-    one = signed(first, members={**members, 3: Member(None, (public_of(secret).hex(),))})
+    one = signed(first, members={**members, 3: Member(None, (public_of(secret).hex(),))}, graph="ring")
     answer = await ask(ours.peers[0], members="hand", list=one.document)
     assert answer == {"taken": True, "why": ""}
     assert (await ask(ours.peers[0], members="hand", list=one.document))["taken"] is False
@@ -83,6 +83,10 @@ async def test_a_newcomer_joins_and_a_member_leaves_while_rounds_run(federation,
     done({rank: found[rank] for rank in (0, 1)})
     assert found[2].status == "left"
     done({3: await joins})
+    said = [line.rpartition("; ")[2] for line in ours.logs[3] if line.startswith("member list ")]
+    # It has dialled all members; its neighbors are those that the graph gives it.
+    assert "members 0, 1, 2, 3, 60 rounds, ring (neighbors 0, 2)" in said
+    assert not any(line.startswith("connected to ") for line in ours.logs[3])
     for rank in (0, 1, 3):
         assert read_lists(tmp_path / f"rank-{rank}") == (two, None)
     assert json.loads((tmp_path / "rank-2" / "summary.json").read_text())["status"] == "left"
