@@ -9,17 +9,16 @@ from dpeer.federation.config import VALIDATION, RunConfig
 from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import default_of
 from dpeer.topology import Isolated, Participation
-from dpeer.training import ALGORITHMS, Algorithm, Task, TorchLearner
-from dpeer.training.algorithms.options import about_options, settings_of
+from dpeer.training import ALGORITHMS, Task, TorchLearner
+from dpeer.training.algorithms.options import settings_of
 from dpeer.training.data.holdout import FEWEST
 from dpeer.training.use.blend import why_unsuited
 
-_ALWAYS = ("body_lr", "lr_decay", "momentum", "grad_clip", "body_epochs", "batch_size")
 _LARGE = 20.0
 """Inputs of a table beyond this are most likely not scaled."""
-_IF_SET = (
-    "optimizer", "lr_schedule", "weight_decay", "local_steps", "compress", "participation",
-    "participation_mode", "robust", "max_norm",
+_TRAINING = (
+    "body_lr", "lr_decay", "momentum", "grad_clip", "body_epochs", "batch_size", "optimizer", "lr_schedule",
+    "weight_decay", "local_steps", "compress", "participation", "participation_mode", "robust", "max_norm",
 )  # fmt: skip
 _FEW_ROWS = 10
 """Below this number of evaluation rows, a note warns that no comparison can be significant (`paired_bootstrap`)."""
@@ -48,9 +47,7 @@ def notes(
         others = [name for name, value in values.items() if settings[name] != value]
         words = preset.words_for(settings["algorithm"], *others)
         lines.append(f"preset {settings['preset']}: {words}; {preset.remark}")
-    changed = [name for name in _IF_SET if settings[name] != default_of(name)]
-    used = [_value(name, settings) for name in (*_ALWAYS, *changed, *settings_of(algorithm))]
-    lines.append(", ".join([*used, *_own(algorithm, config.options), *_finish(learner, settings["finish"])]))
+    lines += _changed(config, learner, settings)
     lines += _choosing(task, learner, settings["keep"], lacking=lacking)
     lines += task.remarks
     lines += _computing(learner)
@@ -134,13 +131,18 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:8]) + (f" and {len(names) - 8} others" if len(names) > 8 else "")
 
 
-def _own(algorithm: type[Algorithm], options: Any) -> list[str]:
-    """A line on the algorithm's options that have no flag."""
-    return [f"{name} {getattr(options, name)}" for name, one in about_options(algorithm).items() if not one.has_flag]
-
-
-def _finish(learner: TorchLearner, finish: str) -> list[str]:
-    return [] if learner.about.finish_rate is None else [f"finish {finish} at rate {learner.about.finish_rate:.2g}"]
+def _changed(config: RunConfig, learner: TorchLearner, settings: Mapping[str, Any]) -> list[str]:
+    """A line on the values that are not those of `dpeer settings`; a default that follows from others is none such."""
+    names = [
+        name
+        for name in (*_TRAINING, *settings_of(config.algorithm))
+        if (name in config.given if (default := default_of(name)) is None else settings[name] != default)
+    ]
+    own = [f"{name} {value}" for name, value in (settings["algorithm_options"] or {}).items()]
+    found = [*(_value(name, settings) for name in names), *own]
+    if settings["finish"] != default_of("finish") and learner.about.finish_rate is not None:
+        found.append(f"finish {settings['finish']} at rate {learner.about.finish_rate:.2g}")
+    return [f"not at their defaults: {', '.join(found)}"] if found else []
 
 
 def _computing(learner: TorchLearner) -> list[str]:
