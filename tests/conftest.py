@@ -25,7 +25,8 @@ from tests.runs import MODELS, SCHEDULE, words_of
 PROGRESS = re.compile(
     r"(simulate|cluster): \d+ peers, |round \d+/|dpeer: rank \d+ of |dpeer: loading PyTorch"
     r"|\d\d:\d\d:\d\d rank \d+ (INFO|WARNING): "
-    r"|rank 0: ([\w-]+ on \S+: \d+ training samples|body-lr |nothing is held out |the model with the least loss )"
+    r"|rank 0: ([\w-]+ on \S+: \d+ training samples|not at their defaults: "
+    r"|nothing is held out |the model with the least loss )"
 )
 """Lines on stderr that say how it goes, not that something is wrong."""
 
