@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
 from dpeer.training import Task, TorchLearner
+from dpeer.training.settings import WireDtype
 
 
 class SmallNet(nn.Module):
@@ -122,3 +123,13 @@ class Rows(Dataset[Any]):
 def floats(payload: Any) -> np.ndarray:
     """What a payload of float32 says."""
     return np.frombuffer(b"".join(bytes(part) for part in payload or ()), "<f4").astype(np.float64)
+
+
+DTYPES: dict[WireDtype, torch.dtype] = {
+    "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16,
+}  # fmt: skip
+
+
+def normal(count: int, seed: int = 0) -> Tensor:
+    """As many numbers of float32."""
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(count, dtype=np.float32))

@@ -1,6 +1,5 @@
 """Blocks: every value is in exactly one, and in attention each head's queries, keys and values are by themselves."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -68,10 +67,10 @@ def test_means_and_spreading() -> None:
 
 
 def test_torchs_attention() -> None:
-    attention = nn.MultiheadAttention(12, 3)
-    model = nn.Sequential(attention)
+    model = nn.Sequential(nn.MultiheadAttention(12, 3))
     found, names = blocks(model)
-    assert names == [*(f"0.{part}.{head}" for part in "qkv" for head in range(3)), "0.out_proj"]
+    heads = [f"0.{part}.{head}" for part in "qkv" for head in range(3)]
+    assert names == [*heads, "0.out_proj"]
     shown = members(model, found, "0.k.1")
     rows = np.zeros(36)
     rows[12 + 4 : 12 + 8] = 1
@@ -80,12 +79,7 @@ def test_torchs_attention() -> None:
     assert not shown
     other = nn.Sequential(nn.MultiheadAttention(12, 3, kdim=5, add_bias_kv=True))
     found, names = blocks(other)
-    assert {*names} == {
-        *(f"0.{part}.{head}" for part in "qkv" for head in range(3)),
-        "0.out_proj",
-        "0.bias_k",
-        "0.bias_v",
-    }
+    assert {*names} == {*heads, "0.out_proj", "0.bias_k", "0.bias_v"}
     assert {*members(other, found, "0.k.1")} == {"0.k_proj_weight", "0.in_proj_bias"}
 
 
@@ -180,44 +174,21 @@ def test_residual_blocks() -> None:
         blocks(nn.Sequential(nn.Linear(2, 2)), "residual")
 
 
-VIT = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 8,
-    "image_size": 8,
-    "patch_size": 4,
+SIZES = {"num_hidden_layers": 2, "num_attention_heads": 4}
+LIBRARY: dict[str, tuple[dict[str, Any], int]] = {
+    "ViT": ({"hidden_size": 16, "intermediate_size": 8, "image_size": 8, "patch_size": 4} | SIZES, 2 * 3 * 4),
+    "Swin": ({"embed_dim": 8, "depths": [1, 1], "num_heads": [2, 4]}, 3 * 2 + 3 * 4),
+    "Roberta": ({"hidden_size": 16, "intermediate_size": 8, "vocab_size": 9} | SIZES, 2 * 3 * 4),
+    "GPT2": ({"n_embd": 16, "n_layer": 2, "n_head": 4, "vocab_size": 9}, 2 * 3 * 4),
 }
-
-
-def of_transformers(library: Any) -> dict[str, tuple[Callable[[], nn.Module], int]]:
-    """Small models of the library, and how many heads' slices each has."""
-    return {
-        "vit": (lambda: library.ViTModel(library.ViTConfig(**VIT)), 2 * 3 * 4),
-        "swin": (
-            lambda: library.SwinModel(library.SwinConfig(embed_dim=8, depths=[1, 1], num_heads=[2, 4])),
-            3 * 2 + 3 * 4,
-        ),
-        "roberta": (
-            lambda: library.RobertaModel(
-                library.RobertaConfig(
-                    hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=8, vocab_size=9
-                )
-            ),
-            2 * 3 * 4,
-        ),
-        "gpt2": (
-            lambda: library.GPT2Model(library.GPT2Config(n_embd=16, n_layer=2, n_head=4, vocab_size=9)),
-            2 * 3 * 4,
-        ),
-    }
+"""Small models of the library transformers, and how many heads' slices each has."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["vit", "swin", "roberta", "gpt2"])
+@pytest.mark.parametrize("name", LIBRARY)
 def test_models_of_the_library_transformers(name: str) -> None:
-    made, heads = of_transformers(pytest.importorskip("transformers"))[name]
-    _, found = blocks(made())
+    library, (config, heads) = pytest.importorskip("transformers"), LIBRARY[name]
+    _, found = blocks(getattr(library, f"{name}Model")(getattr(library, f"{name}Config")(**config)))
     assert sum(block.rpartition(".")[2].isdigit() for block in found) == heads, found
 
 

@@ -65,19 +65,6 @@ def test_it_is_fedprox_on_the_body(printed: str, options: dict[str, Any]) -> Non
     assert learners[0].about.head_parameters == 27
 
 
-def test_without_a_pull_it_is_dfedmdc_to_the_bit(printed: str) -> None:
-    def run(algorithm: str, options: dict[str, Any]) -> Tensor:
-        learners = [
-            build_learner(small_task(rank), algorithm, H, rank=rank, seed=SEED, options=options) for rank in range(SIZE)
-        ]
-        gossip(learners, ROUNDS)
-        return torch.stack([learner.trainer.model.data for learner in learners])
-
-    same, pulled = run(printed, {"mu": 0}), run(printed, {"mu": 1.0})
-    assert torch.equal(same, run("dfedmdc", {}))
-    assert not torch.equal(same, pulled)
-
-
 def test_what_it_says_of_itself(printed: str) -> None:
     found = find_algorithm(printed)
     assert (found.name, found.shares, found.leaves) == ("FedProx", "body", "the body")

@@ -1,5 +1,6 @@
-"""Evaluation in each round: default metrics against scikit-learn, own metrics, AUROC."""
+"""Evaluation in each round: metrics against scikit-learn, figures of rows, and accuracy on the training data."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,12 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 from torch.utils.data import TensorDataset
 
+from dpeer.results.records import RoundRecord, gap
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
+from dpeer.training.evaluation import Evaluation
 from dpeer.training.metrics import classification_metrics
-from tests.training.small import small_task
+from tests.training.dp_learners import sampled
+from tests.training.small import gossip, small_task
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -24,16 +28,6 @@ def test_default_metrics_against_scikit_learn(seed: int) -> None:
     found = classification_metrics(torch.tensor(scores), torch.tensor(truth))
     assert found["accuracy"] == pytest.approx(accuracy_score(truth, scores.argmax(1)))
     assert found["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(truth, scores.argmax(1)))
-
-
-def test_default_metrics_of_a_regression_are_none() -> None:
-    data = TensorDataset(torch.randn(20, 6), torch.randn(20, 3))
-    found = build_learner(
-        small_task(train=data, test=data, loss=nn.functional.mse_loss), "dfedmdc", rank=0, seed=0
-    ).evaluate()
-    assert found.accuracy is None
-    assert found.metrics == {}
-    assert found.test_loss > 0
 
 
 def test_evaluation_is_over_the_whole_test_set_in_eval_mode() -> None:
@@ -88,20 +82,15 @@ def test_structured_outputs_are_joined() -> None:
     assert found.accuracy is not None
 
 
-@pytest.mark.parametrize(("classes", "known"), [(2, True), (3, False)])
-def test_auroc_of_two_classes_is_measured_with_each_evaluation(classes: int, known: bool) -> None:
+@pytest.mark.parametrize("classes", [2, 3])
+def test_auroc_of_two_classes_is_measured_with_each_evaluation(classes: int) -> None:
     """The model that answers the frequent class alone may rank rows all the same."""
-    torch.manual_seed(7)
-    inputs = torch.randn(300, 4)
-    data = TensorDataset(inputs, (inputs[:, 0] + torch.randn(300) > 2).long())
-    task = Task(model=nn.Linear(4, classes), head=(), train=data, test=data)
-    found = build_learner(task, "dfedavgm", rank=0, seed=0).evaluate()
-    if not known:
-        assert found.auroc is None
-        return
+    targets = (X[:, 0] + torch.randn(300, generator=torch.Generator().manual_seed(7)) > 2).long()
+    made = learner(targets, classes)
     with torch.no_grad():
-        scores = task.model(inputs).softmax(dim=1)[:, 1]
-    assert found.auroc == pytest.approx(roc_auc_score(data.tensors[1], scores))
+        scores = made.trainer.module(X).softmax(dim=1)[:, 1]
+    expected = pytest.approx(roc_auc_score(targets, scores)) if classes == 2 else None
+    assert made.evaluate().auroc == expected
 
 
 # Figures of single rows, whose mean is the figure of the whole test set.
@@ -118,43 +107,31 @@ def learner(targets: torch.Tensor, outputs: int, **values: Any) -> TorchLearner:
     return build_learner(task, "local", Hyperparameters(body_epochs=1), rank=0, seed=0)
 
 
-def test_right_and_wrong_answers() -> None:
+def test_right_and_wrong_answers_and_rows_without_a_target() -> None:
     made = learner((X[:, 0] > 0).long(), 3)
     made.train(0)
     found, rows = made.rows()
-    assert rows is not None
-    assert rows.measure == "accuracy"
     with torch.no_grad():
         expected = made.trainer.module(X).argmax(dim=1) == (X[:, 0] > 0).long()
-    assert rows.values == tuple(expected.double().tolist())
+    assert (rows.measure, rows.values) == ("accuracy", tuple(expected.double().tolist()))
     assert found == made.evaluate()
-
-
-def test_rows_without_a_target_have_no_answer() -> None:
-    targets = (X[:, 0] > 0).long().where(torch.arange(300) % 3 > 0, -100)
-    found, rows = learner(targets, 3).rows()
-    assert rows is not None
+    some = (X[:, 0] > 0).long().where(torch.arange(300) % 3 > 0, -100)
+    found, rows = learner(some, 3).rows()
     assert (rows.measure, len(rows.values)) == ("accuracy", 200)
     assert sum(rows.values) / 200 == pytest.approx(found.accuracy)
 
 
-@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("classes", [1, 2, 4])
 def test_the_area_under_the_curve_is_scikit_learns(classes: int) -> None:
-    targets = (X[:, 0] + X[:, 1] > 0).long() + (X[:, 2] > 0).long() * (classes > 2)  # of four classes the last is empty
-    made = learner(targets, classes)
+    """Of four classes the last is empty; of one alone there is no area."""
+    targets = (X[:, 0] + X[:, 1] > 0).long() * (classes > 1) + (X[:, 2] > 0).long() * (classes > 2)
+    made = learner(targets, max(classes, 2))
     _, rows = made.rows()
-    assert rows is not None
     with torch.no_grad():
         shares = torch.softmax(made.trainer.module(X).double(), dim=1).numpy()
-    there = [number for number in range(classes) if (targets == number).any()]
-    areas = [roc_auc_score(targets == number, shares[:, number]) for number in there]
-    assert rows.auroc == pytest.approx(areas[1] if classes == 2 else sum(areas) / len(areas))
-
-
-def test_of_one_class_alone_there_is_no_area() -> None:
-    _, rows = learner(torch.zeros(300, dtype=torch.long), 2).rows()
-    assert rows is not None
-    assert rows.auroc is None
+    there = targets.unique().tolist()
+    areas = [roc_auc_score(targets == number, shares[:, number]) for number in there] if classes > 1 else [None]
+    assert rows.auroc == (areas[-1] if classes < 3 else pytest.approx(sum(areas) / len(areas)))
 
 
 @pytest.mark.parametrize("shape", [(300,), (300, 1)])
@@ -166,14 +143,12 @@ def test_answers_of_one_logit_with_the_tasks_own_accuracy(shape: tuple[int, ...]
         return binary_cross_entropy_with_logits(outputs.reshape(-1), targets.reshape(-1))
 
     found, rows = learner((X[:, 0] > 0).float().reshape(shape), 1, loss=loss, metrics=metrics).rows()
-    assert rows is not None
     assert rows.measure == "accuracy"
     assert sum(rows.values) / 300 == pytest.approx(found.accuracy)
 
 
 def test_an_accuracy_that_means_something_else_leaves_the_losses() -> None:
     found, rows = learner((X[:, 0] > 0).long(), 2, metrics=lambda outputs, targets: {"accuracy": 0.123}).rows()
-    assert rows is not None
     assert rows.measure == "test_loss"
     assert sum(rows.values) / 300 == pytest.approx(found.test_loss)
 
@@ -181,8 +156,8 @@ def test_an_accuracy_that_means_something_else_leaves_the_losses() -> None:
 def test_a_regression_has_losses_and_a_constant_to_beat() -> None:
     targets = X[:, :1] * 2 + 1
     made = learner(targets, 1, loss=mse_loss)
-    _, rows = made.rows()
-    assert rows is not None
+    found, rows = made.rows()
+    assert (found.accuracy, found.metrics) == (None, {})
     with torch.no_grad():
         expected = (made.trainer.module(X) - targets) ** 2
     assert rows.values == pytest.approx(expected.reshape(-1).tolist(), rel=1e-4)
@@ -196,3 +171,79 @@ def test_a_loss_that_is_no_mean_over_rows_gives_none() -> None:
 
     made = learner((X[:, 0] > 0).long(), 2, loss=spread, metrics=lambda outputs, targets: {})
     assert made.rows()[1] is None
+
+
+# Accuracy on a peer's own training data: what it is of, and that it changes nothing else.
+
+
+def right(ours: TorchLearner, data: Any) -> float:
+    """The share of rows that the model, as it is, predicts rightly."""
+    inputs, labels = data.tensors
+    ours.trainer.module.eval()
+    with torch.no_grad():
+        return float((ours.trainer.module(inputs).argmax(dim=1) == labels).double().mean())
+
+
+def test_it_is_of_the_model_and_the_rows_that_it_was_trained_on() -> None:
+    ours = build_learner(small_task(), "dfedmdc", rank=0, seed=0, training_accuracy=True)
+    for number in range(2):
+        ours.train(number)
+        before = ours.evaluate()
+        assert before.training_accuracy == right(ours, ours.trainer.task.train)
+        assert before.accuracy == right(ours, ours.trainer.task.test)
+        sent = ours.release(number)
+        other = np.frombuffer(sent[0], "<f4") * 0.5
+        ours.mix({1: [other.tobytes()]}, {0: 0.5, 1: 0.5})
+        after = ours.evaluate()
+        assert after.training_accuracy == right(ours, ours.trainer.task.train)
+
+
+def test_what_predicts_is_measured_where_another_model_trains_on() -> None:
+    h = Hyperparameters(finish="all:1")
+    ours = build_learner(small_task(), "ditto", h, rank=0, seed=0, training_accuracy=True)
+    ours.train(0)
+    found = ours.fine_tune(0)
+    with ours.keeping.predicting():
+        assert found.training_accuracy == right(ours, ours.trainer.task.train)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_measuring_changes_no_bit_of_a_model(dropout: float) -> None:
+    found = []
+    for measured in (False, True):
+        peers = [
+            build_learner(small_task(rank, dropout=dropout), "dfedsmdc", rank=rank, seed=0, training_accuracy=measured)
+            for rank in range(3)
+        ]
+        gossip(peers, 2, evaluate=True)
+        found.append([ours.trainer.model.data.clone() for ours in peers])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_what_private_peers_send_does_not_follow_from_it(tmp_path: Path, sums: list[Any]) -> None:
+    """With the sums replaced by numbers, it is measured on other data, and what is sent has the same bytes."""
+    sent = []
+    for rank in range(2):
+        sums.clear()
+        ours = sampled(small_task(rank), tmp_path / str(rank), "fedper", training_accuracy=True)
+        ours.train(0)
+        assert ours.evaluate().training_accuracy is not None
+        ours.mix({}, {0: 1.0})
+        ours.evaluate()
+        ours.train(1)
+        sent.append(bytes((ours.release(1) or [])[0]))
+    assert sent[0] == sent[1]
+
+
+def test_a_line_has_the_gap_of_the_mixed_model() -> None:
+    after, trained = Evaluation(0.7, 0.1, {}, 0.9), Evaluation(0.6, 0.1, {}, 1.0)
+    fields: dict[str, Any] = {
+        "round": 0, "train_loss": 0.1, "bytes_sent": 0, "bytes_received": 0, "heard": [], "missed": [],
+        "train_seconds": 0.0, "exchange_seconds": 0.0, "mix_seconds": 0.0, "samples": 1,
+    }  # fmt: skip
+    line = RoundRecord.evaluated(after, trained, **fields).as_dict()
+    assert (line["training_accuracy"], line["training_accuracy_trained"]) == (0.9, 1.0)
+    assert line["generalization_gap"] == pytest.approx(0.2)
+    without = RoundRecord.evaluated(None, None, **fields).as_dict()
+    assert without["training_accuracy"] is without["generalization_gap"] is None
+    assert gap(None, 0.5) is gap(0.5, None) is None

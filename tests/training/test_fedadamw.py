@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.adam import AdamW, Knowledge
 from dpeer.training.flat import Flat
-from tests.training.dp_learners import sampled
-from tests.training.small import gossip, small_task
+from tests.training.dp_learners import client, sampled
+from tests.training.small import floats, gossip, small_task
 
 Vector = NDArray[np.float64]
 SIZE, SAMPLES, ROUNDS, STEPS, SEED = 4, 24, 3, 5, 7
@@ -200,14 +199,11 @@ def test_noise_is_finite_steps(tmp_path: Path) -> None:
 @pytest.mark.parametrize("aggregate", ["mean", "full"])
 def test_whole_data_sets_can_be_protected_though_moments_are_then_mostly_noise(aggregate: str, tmp_path: Path) -> None:
     h = Hyperparameters(body_epochs=1, batch_size=16, body_lr=0.01, grad_clip=None)
-    session = ClientSession(Guarantee(30.0, 0.1, 1e-5), Ledger(tmp_path, {}, resume=False), None)
-    options = {"aggregate": aggregate}
+    session, options = client(tmp_path, 30.0, 0.1), {"aggregate": aggregate}
     ours = build_learner(small_task(), "fedadamw", h, rank=0, seed=0, session=session, options=options)
     for number in range(4):
-        loss = ours.train(number)
-        assert loss is not None
-        assert math.isfinite(loss)
-        sent = np.frombuffer((ours.release(number) or [])[0], "<f4")
+        assert math.isfinite(ours.train(number))
+        sent = floats(ours.release(number))
         assert np.isfinite(sent).all()
         ours.mix({}, {0: 1.0})
         np.testing.assert_array_equal(ours.gossip.state["base"], sent)  # what `mixed` keeps is no part of an update

@@ -98,7 +98,6 @@ def test_it_is_plain_steps_from_what_predicts(algorithm: str, finish: str, clip:
     expected = steps(before, 1, HEAD if of_head else slice(None), epochs, rate, clip)
     np.testing.assert_allclose(predicted(learner), expected, rtol=0, atol=2e-6)
     assert np.abs(expected - before).max() > 1e-3
-    assert found is not None
     assert found.test_loss == pytest.approx(0.5 * np.mean((INPUTS @ expected - Y) ** 2), abs=1e-5)
     assert learner.about.finish_rate == pytest.approx(rate)
     assert learner.figures.kept_point == "finished"
@@ -139,7 +138,6 @@ def test_a_sparse_model_stays_sparse() -> None:
         gossip(peers, 2)
         for peer in peers:
             held = peer.trainer.mask
-            assert held is not None
             assert 0 < held.sum() < len(held)
             peer.fine_tune(1)
             found = peer.finishing.state["values"]

@@ -355,7 +355,6 @@ def test_dittos_pull_is_clipped_with_the_gradient() -> None:
     assert binds_sometimes(personal.norms)
     assert_close(ours.trainer, shared)
     own = ours.algorithm.predictor(ours.trainer)
-    assert own is not None
     torch.testing.assert_close(own.double(), personal.vector, rtol=0, atol=1e-5)
 
 

@@ -6,22 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from dpeer.training.payload import encode, views, width, write
 from dpeer.training.settings import WireDtype
+from tests.training.small import DTYPES, normal
 
-DTYPES: dict[WireDtype, torch.dtype] = {
-    "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16,
-}  # fmt: skip
 SPECIAL = [0.0, -0.0, 1.0, 1 / 3, -65504.0, 65519.0, 65520.0, 1e-8, 1e-40, 3e38, -3.4e38, 1.00390625, 1.01171875]
 
 every_dtype = pytest.mark.parametrize("dtype", DTYPES)
-
-
-def values(count: int, seed: int = 0) -> Tensor:
-    found = np.random.default_rng(seed).standard_normal(count, dtype=np.float32)
-    return torch.from_numpy(found)
 
 
 def bits_of(vector: np.ndarray, dtype: WireDtype) -> bytes:
@@ -37,7 +29,7 @@ def bits_of(vector: np.ndarray, dtype: WireDtype) -> bytes:
 
 @every_dtype
 def test_what_is_encoded_is_what_numpy_rounds_to(dtype: WireDtype) -> None:
-    for vector in (torch.tensor(SPECIAL), values(10_000), values(10_000) * 1e-6, torch.tensor([np.inf, -np.inf])):
+    for vector in (torch.tensor(SPECIAL), normal(10_000), normal(10_000) * 1e-6, torch.tensor([np.inf, -np.inf])):
         expected = bits_of(vector.numpy(), dtype)
         encoded = encode(vector, dtype)
         assert bytes(encoded) == expected
@@ -64,7 +56,7 @@ def test_nothing_is_nothing(dtype: WireDtype) -> None:
 
 @every_dtype
 def test_views_are_the_values_however_they_are_cut(dtype: WireDtype) -> None:
-    vector = values(1000)
+    vector = normal(1000)
     whole = encode(vector, dtype)
     expected = vector.to(DTYPES[dtype])
     for cuts in ([], [4], [4, 8, 1200], [0, 1996], [12, 12]):

@@ -49,12 +49,11 @@ def farthest(name: str, head: str, tmp_path: Path, sums: list[np.ndarray], **mor
             hyper={"body_epochs": 2, "head_epochs": 3, "body_lr": 0.2, "head_lr": 0.5, "finish": "all:1"},
         )  # fmt: skip
         sums.clear()
-        for one in range(2):
-            learner.train(one)
-            learner.release(one)
-            learner.mix({}, {0: 1.0})
-        learner.fine_tune(1)
-        learner.train(2)
+        learner.train(0)
+        learner.release(0)
+        learner.mix({}, {0: 1.0})
+        learner.fine_tune(0)
+        learner.train(1)
         found.append([*sums])
     distances = [np.linalg.norm(one - other) for one, other in zip(*found, strict=True)]
     return float(max(distances)) / CLIP_NORM, len(distances)
@@ -87,7 +86,7 @@ def test_one_record_more_moves_a_sum_by_the_clip_norm_at_most(
             farthest(name, head, tmp_path, sums, **more)
         return
     distance, steps = farthest(name, head, tmp_path, sums, **more)
-    assert steps >= 6
+    assert steps >= 4
     assert 0.99 < distance <= 1.0, "the record that is there in one of them counts, and for no more than itself"
 
 

@@ -9,13 +9,14 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.topology import ServerSampling, build
 from dpeer.training import Hyperparameters, TorchLearner, build_learner
+from tests.training.dp_learners import client
 from tests.training.linear import COUNT, DECAY, SHAPES, SIZE, STEPS, Vector, begin, gradient, task
 from tests.training.small import small_task
 
 ROUNDS, LR = 6, 0.1
+H = Hyperparameters(batch_size=16, body_epochs=1, grad_clip=None)
 DRAWN = ServerSampling(build("full", SIZE, weights="uniform"), 0.5, 5)
 SAMPLES = [sorted(DRAWN.participants(number)) for number in range(ROUNDS)]
 
@@ -177,8 +178,7 @@ def test_the_noise_of_a_mean_is_that_of_the_papers_server(algorithm: str, sigma:
     What is mixed less the noise is computed from peers without privacy that train to the same bits, and clipped here.
     """
     clip, m = 0.05, len(SAMPLES[0])
-    h = Hyperparameters(batch_size=16, body_epochs=1, grad_clip=None)
-    plain = [build_learner(small_task(rank), algorithm, h, rank=rank, seed=0) for rank in range(SIZE)]
+    plain = [build_learner(small_task(rank), algorithm, H, rank=rank, seed=0) for rank in range(SIZE)]
     begun, updates = plain[0].body.clone().double(), []
     for rank in SAMPLES[0]:
         plain[rank].train(0)
@@ -190,9 +190,7 @@ def test_the_noise_of_a_mean_is_that_of_the_papers_server(algorithm: str, sigma:
     for repeated in range(6):
         ours = {}
         for rank in SAMPLES[0]:
-            ledger = Ledger(tmp_path / f"{repeated}-{rank}", {}, resume=False)
-            session = ClientSession(Guarantee(sigma / m**0.5, clip, 1e-5), ledger, None)
-            ours[rank] = build_learner(small_task(rank), algorithm, h, rank=rank, seed=0, session=session)
+            ours[rank] = private(rank, tmp_path / f"{repeated}-{rank}", sigma / m**0.5, clip, algorithm)
             ours[rank].train(0)
         sent = {rank: one.release(0) for rank, one in ours.items()}
         first = SAMPLES[0][0]
@@ -204,13 +202,13 @@ def test_the_noise_of_a_mean_is_that_of_the_papers_server(algorithm: str, sigma:
     assert abs(found.mean()) < 5 * sigma * clip / m / len(found) ** 0.5
 
 
+def private(rank: int, folder: Path, sigma: float = 2.0, clip: float = 0.1, algorithm: str = "fedavg") -> TorchLearner:
+    session = client(folder, sigma, clip)
+    return build_learner(small_task(rank), algorithm, H, rank=rank, seed=0, session=session)
+
+
 def test_private_peers_take_releases_and_are_charged_for_their_own_alone(tmp_path: Path) -> None:
-    h = Hyperparameters(batch_size=16, body_epochs=1, grad_clip=None)
-    ours = []
-    for rank in range(SIZE):
-        ledger = Ledger(tmp_path / str(rank), {}, resume=False)
-        session = ClientSession(Guarantee(2.0, 0.1, 1e-5), ledger, None)
-        ours.append(build_learner(small_task(rank), "fedavg", h, rank=rank, seed=0, session=session))
+    ours = [private(rank, tmp_path / str(rank)) for rank in range(SIZE)]
     run(ours)
     for rank, one in enumerate(ours):
         drawn = [number for number in range(ROUNDS) if rank in SAMPLES[number]]
@@ -221,9 +219,7 @@ def test_private_peers_take_releases_and_are_charged_for_their_own_alone(tmp_pat
 
 def test_where_a_private_body_is_missing_the_own_part_is_the_last_mix(tmp_path: Path) -> None:
     """Not the body, which may hold what was trained and never released."""
-    session = ClientSession(Guarantee(2.0, 0.1, 1e-5), Ledger(tmp_path, {}, resume=False), None)
-    h = Hyperparameters(batch_size=16, body_epochs=1, grad_clip=None)
-    ours = build_learner(small_task(), "fedavg", h, rank=0, seed=0, session=session)
+    ours = private(0, tmp_path)
     base = ours.body.clone()
     ours.train(0)
     assert not torch.equal(ours.body, base)

@@ -83,7 +83,6 @@ def test_a_learner_times_every_step_but_its_first() -> None:
         build_learner(small_task(0), "dfedmdc", h, rank=0, seed=1, pace=one) for one in (StepPace(MOST), None)
     )
     loss = ours.train(0)
-    assert ours.figures.pace is not None
     assert ours.figures.pace.steps == sum(ours.figures.steps) - 1
     assert 0 < ours.figures.pace.quiet_seconds <= ours.figures.pace.seconds
     assert torch.get_num_threads() == ours.figures.pace.threads == 1

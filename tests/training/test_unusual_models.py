@@ -14,19 +14,18 @@ from torch.utils.data import Subset, TensorDataset
 from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.metrics import classification_metrics
-from tests.training.small import small_task
+from tests.training.small import floats, small_task
 
 H = Hyperparameters(body_epochs=1, batch_size=16)
 
 
-def learner(task: Task, algorithm: str = "dfedmdc", **changes: Any) -> TorchLearner:
-    return build_learner(
-        task, algorithm, changes.pop("hyperparameters", H), rank=changes.pop("rank", 0), seed=0, **changes
-    )
+def learner(task: Task, algorithm: str = "dfedmdc", h: Hyperparameters = H) -> TorchLearner:
+    return build_learner(task, algorithm, h, rank=0, seed=0)
 
 
-def body_of(task: Task) -> Tensor:
-    return torch.cat([p.detach().reshape(-1) for name, p in task.model.named_parameters() if not name.startswith("fc")])
+def vector_of(task: Task) -> Tensor:
+    """All parameters, the body's first."""
+    return torch.cat([p.detach().reshape(-1) for p in task.model.parameters()])
 
 
 class Net(nn.Module):
@@ -56,27 +55,24 @@ def test_a_model_that_replaces_its_storage_still_trains_and_mixes(
     torch.manual_seed(1)
     task = small_task(model=Net(tamper))
     found = learner(task, algorithm)
-    before = body_of(task)
+    before = vector_of(task)
     found.train(0)
-    assert (body_of(task) - before).abs().max() > 0.01
-    released = np.frombuffer(found.release(0)[0], "<f4")
+    released = floats(found.release(0))
+    count = len(released)
+    assert (vector_of(task) - before)[:56].abs().max() > 0.01
     found.evaluate()
-    ours = torch.cat([p.detach().reshape(-1) for _, p in task.model.named_parameters()])[: len(released)]
-    assert np.array_equal(found.body.numpy(), ours.numpy())
-    found.mix({1: [np.zeros(len(released), "<f4").tobytes()]}, {0: 0.5, 1: 0.5})
-    mixed = torch.cat([p.detach().reshape(-1) for _, p in task.model.named_parameters()])[: len(released)]
-    np.testing.assert_allclose(mixed.numpy(), released / 2, rtol=1e-6)
+    assert torch.equal(found.body, vector_of(task)[:count])
+    found.mix({1: [np.zeros(count, "<f4").tobytes()]}, {0: 0.5, 1: 0.5})
+    np.testing.assert_allclose(vector_of(task)[:count].numpy(), released / 2, rtol=1e-6)
 
 
 def test_max_norm_is_as_in_plain_pytorch() -> None:
     torch.manual_seed(1)
-    task = small_task(model=Net(renorm), head=())
-    plain = Net(renorm)
+    task, plain = small_task(model=Net(renorm), head=()), Net(renorm)
     plain.load_state_dict(task.model.state_dict())
     inputs, targets = task.train.tensors
-    found = learner(
-        task, "dfedavgm", hyperparameters=Hyperparameters(body_epochs=3, batch_size=1000, momentum=0.0, grad_clip=None)
-    )
+    h = Hyperparameters(body_epochs=3, batch_size=1000, momentum=0.0, grad_clip=None)
+    found = learner(task, "dfedavgm", h)
     optimizer = torch.optim.SGD(plain.parameters(), lr=0.05)
     for _ in range(3):
         optimizer.zero_grad()
@@ -151,19 +147,24 @@ def test_negative_indices_of_a_subset_count_from_the_end() -> None:
     assert one.train(0) == other.train(0)
 
 
-def test_default_metrics_only_speak_of_classifiers() -> None:
-    labels = torch.tensor([0, 1, 1, 0])
-    assert classification_metrics(torch.randn(4, 1), labels) == {}, "one score per sample"
-    assert classification_metrics(torch.randn(4, 5, 3), torch.randint(0, 3, (4, 6))) == {}
-    assert classification_metrics(torch.randn(4, 3, 5), torch.randint(0, 3, (4, 6))) == {}, "other positions"
-    assert classification_metrics(torch.randn(4, 2), torch.tensor([0, 1, 2, 7])) == {}, "no such score"
-    assert classification_metrics(torch.randn(4, 2), torch.full((4,), -100)) == {}
+SCORES = torch.tensor([[2.0, 1.0], [2.0, 1.0], [1.0, 2.0], [2.0, 1.0]])
 
 
-def test_default_metrics_leave_out_what_cross_entropy_ignores() -> None:
-    scores = torch.tensor([[2.0, 1.0], [2.0, 1.0], [1.0, 2.0], [2.0, 1.0]])
-    found = classification_metrics(scores, torch.tensor([0, 1, -100, 0]))
-    assert found == {"accuracy": pytest.approx(2 / 3), "balanced_accuracy": 0.5}
+@pytest.mark.parametrize(
+    ("scores", "labels", "expected"),
+    [
+        (torch.randn(4, 1), torch.tensor([0, 1, 1, 0]), {}),  # one score per sample
+        (torch.randn(4, 5, 3), torch.randint(0, 3, (4, 6)), {}),
+        (torch.randn(4, 3, 5), torch.randint(0, 3, (4, 6)), {}),  # other positions
+        (torch.randn(4, 2), torch.tensor([0, 1, 2, 7]), {}),  # no such score
+        (torch.randn(4, 2), torch.full((4,), -100), {}),
+        (SCORES, torch.tensor([0, 1, -100, 0]), {"accuracy": pytest.approx(2 / 3), "balanced_accuracy": 0.5}),
+    ],
+)
+def test_default_metrics_speak_of_classifiers_and_of_what_cross_entropy_does_not_ignore(
+    scores: Tensor, labels: Tensor, expected: dict[str, Any]
+) -> None:
+    assert classification_metrics(scores, labels) == expected
 
 
 def test_outputs_that_cannot_be_joined_need_metrics_only_when_the_user_has_some() -> None:

@@ -128,38 +128,33 @@ def test_other_code_has_another_hash_and_equal_code_elsewhere_the_same(kind: str
     assert None not in hashes
 
 
-def test_the_hash_is_of_the_files_of_the_class_and_its_bases(tmp_path: Path) -> None:
+BASES = """
+import functools
+import torch
+from abc import ABC
+from typing import Generic, TypeVar
+from dpeer.training import Algorithm
+
+class Base(Algorithm):
+    shares = "body"
+
+    @torch.no_grad()
+    def train(self, peer): ...
+
+    @functools.cached_property
+    def number(self): return 3
+
+class Mine(Base, Generic[TypeVar("T")], ABC):
+    @property
+    def other(self): return 4
+"""
+
+
+@pytest.mark.parametrize("name", ["Base", "Mine"])
+def test_the_hash_is_of_the_files_of_the_class_and_its_bases(name: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
-    path.write_text(
-        dedent(
-            """
-            import functools
-            import torch
-            from abc import ABC
-            from dataclasses import dataclass
-            from typing import Generic, TypeVar
-            from dpeer.training import Algorithm
-
-            T = TypeVar("T")
-
-            class Base(Algorithm):
-                shares = "body"
-
-                @torch.no_grad()
-                def train(self, peer): ...
-
-                @functools.cached_property
-                def number(self): return 3
-
-            class Mine(Base, Generic[T], ABC):
-                @property
-                def other(self): return 4
-            """
-        )
-    )
-    once = path.read_bytes()
-    assert source_hash(find_algorithm(f"{path}:Base")) == hashlib.sha256(once).hexdigest()
-    assert source_hash(find_algorithm(f"{path}:Mine")) == hashlib.sha256(once).hexdigest()
+    path.write_text(BASES)
+    assert source_hash(find_algorithm(f"{path}:{name}")) == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_the_hash_is_of_what_was_imported(write: Write) -> None:
@@ -251,19 +246,17 @@ def test_built_in_options_that_have_a_flag_are_the_settings_of_that_name() -> No
 
 
 def test_of_all_settings_those_that_are_its_options() -> None:
-    values = OptionSettings().model_dump() | {"body_lr": 1.0}
+    values = OptionSettings().model_dump() | {"body_lr": 1.0, "size": 8}
     assert options_among(find_algorithm("dfedsam"), values) == {"rho": 0.05}
     assert options_among(find_algorithm("dfedavgm"), values) == {}
     assert settings_of(find_algorithm("dfedsmdc")) == ("head_lr", "head_epochs", "rho", "sam")
 
-
-def test_a_name_alone_does_not_make_an_option_a_setting() -> None:
     class Named(Mine):
         @dataclass(frozen=True)
         class Options:
             rho: float = 0.7
             size: int = 1
 
-    assert options_among(Named, OptionSettings().model_dump() | {"size": 8}) == {}
+    assert options_among(Named, values) == {}, "a name alone does not make an option a setting"
     assert settings_of(Named) == ()
     assert list(about_options(Named)) == ["rho", "size"]

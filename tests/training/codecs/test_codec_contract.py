@@ -16,7 +16,7 @@ from dpeer.training.codecs import CODECS, Codec, Masked, Undecodable, new_codec
 from dpeer.training.flat import Flat
 from dpeer.training.mixing.gossip import Gossip
 from dpeer.training.mixing.sparse import SparseGossip
-from tests.training.small import gossip, small_task
+from tests.training.small import small_task
 
 COUNT = 3001
 EXAMPLE = f"{Path(__file__).parents[3] / 'examples' / 'own_codec.py'}:OneByte"
@@ -166,21 +166,6 @@ def test_a_payload_is_read_alike_whatever_was_sent_before(name: str) -> None:
 
 
 # -- codecs of a user's own ----------------------------------------
-
-
-def test_the_example_trains() -> None:
-    h = Hyperparameters(body_epochs=1, batch_size=16, compress=EXAMPLE)
-    learners = [build_learner(small_task(rank), "dfedavgm", h, rank=rank, seed=0) for rank in range(3)]
-    plain = [
-        build_learner(small_task(rank), "dfedavgm", h.model_copy(update={"compress": "float32"}), rank=rank, seed=0)
-        for rank in range(3)
-    ]
-    gossip(learners, 3)
-    gossip(plain, 3)
-    assert learners[0].about.payload_bytes < plain[0].about.payload_bytes / 2
-    for one, other in zip(learners, plain, strict=True):
-        torch.testing.assert_close(one.body, other.body, rtol=0, atol=0.05)
-        assert not torch.equal(one.body, other.body)
 
 
 def test_what_does_not_go_together_is_refused() -> None:

@@ -1,14 +1,24 @@
-"""Quantization in pieces against the plain formula over whole vectors: the same bytes, and the same bits back."""
+"""Quantization against plain formulas over whole vectors, in pieces and in rounds; what is refused of it."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
+from dpeer.training import Hyperparameters, TorchLearner, build_learner
 from dpeer.training.codecs import quantization
 from dpeer.training.codecs.quantization import BLOCK, blocks, dequantize, packed, quantize
+from dpeer.training.codecs.quantized import Quantized
+from dpeer.training.flat import Flat
+from dpeer.training.mixing.gossip import Gossip as Step
+from tests.training.small import small_task
 
 Floats = NDArray[np.float32]
 PIECE = 3 * BLOCK
@@ -87,3 +97,136 @@ def test_buffers_of_another_size_are_refused() -> None:
     for scales, codes in [(8, 1499), (8, 1501), (4, 1500), (12, 1500), (0, 0)]:
         with pytest.raises(ValueError, match="as many"):
             dequantize(base, 8, memoryview(bytes(scales)), memoryview(bytes(codes)))
+
+
+# Quantized changes in rounds (--compress int8).
+
+SIZE = 4
+COUNT = 6 * 150 + 150 + 150 * 3 + 3  # two blocks, the second short
+
+
+def net() -> nn.Module:
+    torch.manual_seed(2)
+    return nn.Sequential(nn.Linear(6, 150), nn.Tanh(), nn.Linear(150, 3))
+
+
+def peers(bits: int | None, size: int = SIZE) -> list[TorchLearner]:
+    compress = {} if bits is None else {"compress": f"int{bits}"}
+    h = Hyperparameters(body_lr=0.1, body_epochs=2, batch_size=16, lr_decay=0.9, **compress)
+    tasks = [small_task(rank, model=net(), head=("2",)) for rank in range(size)]
+    return [build_learner(task, "dfedavgm", h, rank=i, seed=0) for i, task in enumerate(tasks)]
+
+
+def rounded(values: Floats, bits: int) -> Floats:
+    """To the nearest of the steps between minus and plus the largest of each block of 1024."""
+    result = np.zeros_like(values)
+    for first in range(0, len(values), 1024):
+        block = values[first : first + 1024]
+        scale = np.float32(np.abs(block).max() / np.float32(2 ** (bits - 1) - 1))
+        if scale:
+            result[first : first + 1024] = np.rint(block / scale) * scale
+    return result
+
+
+def sent_by(payload: Sequence[Any], bits: int) -> Floats:
+    """The change in a payload, taken to pieces by hand."""
+    scales, codes = (bytes(part) for part in payload)
+    steps = np.frombuffer(scales, "<f4")
+    if bits == 4:
+        pairs = [(byte & 15, byte >> 4) for byte in codes]
+        whole = np.array(pairs).reshape(-1)[:COUNT] - 8
+    else:
+        whole = np.frombuffer(codes, f"<i{bits // 8}").astype(int)
+    assert len(whole) == COUNT
+    assert np.abs(whole).max() <= 2 ** (bits - 1) - 1
+    found: Floats = (whole * np.repeat(steps, 1024)[:COUNT]).astype(np.float32)
+    return found
+
+
+@pytest.mark.parametrize("bits", [4, 8, 16])
+def test_rounds_are_those_of_a_computation_in_numpy(bits: int) -> None:
+    learners = peers(bits)
+    start = learners[0].body.numpy().copy()
+    for number in range(4):
+        for ours in learners:
+            ours.train(number)
+        z = [ours.body.numpy().copy() for ours in learners]
+        sent = [ours.release(number) or [] for ours in learners]
+        q, y = [], []
+        for rank, ours in enumerate(learners):
+            q.append(rounded(z[rank] - start, bits))
+            y.append(start + q[rank])
+            np.testing.assert_allclose(sent_by(sent[rank], bits), q[rank], rtol=0, atol=1e-7)
+            # The release changes nothing of the own body, and no value is wrong by more than half a step.
+            assert np.array_equal(ours.body.numpy(), z[rank])
+            for first in (0, 1024):
+                here = slice(first, first + 1024)
+                largest = np.abs(z[rank][here] - y[rank][here] + q[rank][here]).max()
+                step = largest / (2 ** (bits - 1) - 1)
+                assert np.abs(z[rank][here] - y[rank][here]).max() <= 0.5001 * step + 1e-7
+        for rank, ours in enumerate(learners):
+            row = {j % SIZE: 1 / 3 for j in (rank - 1, rank, rank + 1)}
+            assert [ours.check(j, sent[j]) for j in row if j != rank] == [None, None]
+            ours.mix({j: sent[j] for j in row if j != rank}, row)
+            mixed = z[rank] + sum(w * (y[j] - y[rank]) for j, w in row.items())
+            np.testing.assert_allclose(ours.body.numpy(), mixed, rtol=0, atol=1e-6)
+            if not number:  # the paper's form, and what rounding took from the own change
+                rounding = z[rank] - start - q[rank]
+                paper = start + sum(w * q[j] for j, w in row.items())
+                np.testing.assert_allclose(ours.body.numpy(), paper + rounding, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_change_too_small_for_a_step_is_not_lost(bits: int) -> None:
+    """One value swings by 1 and so decides about the steps; the other drifts by 0.4 of a step a round."""
+    flats = [Flat("model", [("w", nn.Parameter(torch.zeros(2)))]) for _ in range(2)]
+    steps = [Step(flat, rank, Quantized(flat.data, rank, bits)) for rank, flat in enumerate(flats)]
+    drift = 0.4 / (2 ** (bits - 1) - 1)
+    for number in range(40):
+        for flat in flats:
+            flat.data += torch.tensor([(-1.0) ** number, drift])
+        sent = [step.release(number) for step in steps]
+        for rank, step in enumerate(steps):
+            step.mix({1 - rank: sent[1 - rank]}, lambda ranks: {0: 0.5, 1: 0.5})
+    for flat in flats:
+        assert flat.data[1].item() == pytest.approx(40 * drift, abs=2 * drift)
+
+
+@pytest.mark.parametrize(("bits", "share"), [(4, 1 / 8), (8, 1 / 4), (16, 1 / 2)])
+def test_payloads_shrink_as_said(bits: int, share: float) -> None:
+    model = nn.Sequential(nn.Linear(6, 3000), nn.Linear(3000, 3))
+    task = small_task(model=model, head=())
+    ours = build_learner(task, "dfedavgm", Hyperparameters(compress=f"int{bits}"), rank=0, seed=0)
+    size = sum(memoryview(part).nbytes for part in ours.release(0) or [])
+    assert size == ours.about.payload_bytes
+    assert size / (4 * ours.about.body_parameters) == pytest.approx(share, rel=0.05)
+
+
+BLOCKS = 2
+SCALES, CODES = np.ones(BLOCKS, "<f4").tobytes(), bytes(COUNT)
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        ([SCALES, CODES], None),
+        ([SCALES + SCALES, CODES], "wrong-size"),
+        ([b"\0", SCALES, CODES], "wrong-size"),
+        ([np.array([math.inf, 1], "<f4").tobytes(), CODES], "not-finite"),
+        ([np.array([3e38, 1], "<f4").tobytes(), b"\x7f" * len(CODES)], "not-finite"),
+    ],
+)
+def test_damaged_payloads_are_refused_and_never_raise(payload: Any, reason: str | None) -> None:
+    ours = peers(8, size=1)[0]
+    before = ours.body
+    assert ours.check(1, payload) == reason
+    assert torch.equal(ours.body, before)
+
+
+def test_a_payload_of_other_bits_is_refused() -> None:
+    payloads = {bits: peers(bits, size=1)[0].release(0) for bits in (4, 8, 16, None)}
+    for bits in (4, 8, 16):
+        other = peers(bits, size=2)[1]
+        assert {b: other.check(0, payload or []) for b, payload in payloads.items()} == {
+            b: None if b == bits else "wrong-size" for b in payloads
+        }

@@ -65,7 +65,6 @@ def test_train_and_test_are_kept_and_train_alone_is_divided(tmp_path: Path) -> N
     forget()
     write(tmp_path / "test", 5, ("dog", "owl"))
     data = image_folder(path=str(tmp_path), image_size=8, channels=1)
-    assert data.test is not None
     assert data.train.inputs.shape == (60, 1, 8, 8)
     assert data.test.targets.tolist() == [1] * 5 + [2] * 5
     task = load_task("image-folder", 0, 2, 0, options)
@@ -100,7 +99,6 @@ def test_a_group_is_the_same_in_train_and_test(tmp_path: Path) -> None:
     labelled(tmp_path / "train")
     labelled(tmp_path / "test", "bz")
     data = image_folder(path=str(tmp_path), image_size=8)
-    assert data.test is not None
     assert np.asarray(data.train.groups).tolist() == [*"abcdefghij"[::-1]] * 2
     assert np.asarray(data.test.groups).tolist() == [*"zb"] * 2
     one, other = np.asarray(data.train.stretches), np.asarray(data.test.stretches)

@@ -26,8 +26,6 @@ FACTS: dict[str, tuple[Any, ...]] = {
 
 
 def check(pool: Pool | None, held: Held | None, tolerance: float = 0) -> None:
-    assert pool is not None
-    assert held is not None
     assert pool.inputs.shape == held.inputs.shape
     assert pool.inputs.is_contiguous()
     assert np.abs(pool.inputs.numpy().astype(float) - held.inputs).max() <= tolerance

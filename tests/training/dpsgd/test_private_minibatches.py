@@ -49,16 +49,8 @@ BODY, HEAD = ["body.0.weight", "body.0.bias"], ["fc.weight", "fc.bias"]
 def test_a_step_of_every_record_is_the_clipped_mean_by_hand(head: str, tmp_path: Path) -> None:
     """dfedmdc with one step of head and body; the other way of the same round is written out here."""
     task, by_hand = small_task(samples=20), small_task(samples=20)
-    learner = sampled(
-        task,
-        tmp_path,
-        rate=1.0,
-        noise=ALMOST_NONE,
-        clip_norm=0.5,
-        units=16,
-        head=head,
-        hyper={"body_lr": 0.3, "head_lr": 0.2, "momentum": 0.0},
-    )
+    hyper = {"body_lr": 0.3, "head_lr": 0.2, "momentum": 0.0}
+    learner = sampled(task, tmp_path, rate=1.0, noise=ALMOST_NONE, clip_norm=0.5, units=16, head=head, hyper=hyper)
     model, expected = by_hand.model, values(by_hand)
 
     def step(names: list[str], rates: dict[str, float]) -> None:
@@ -101,17 +93,9 @@ def test_a_second_gradient_on_a_batch_is_one_step_with_less_noise(ascent: str, n
 def test_sam_climbs_along_the_gradient_of_the_step_before(tmp_path: Path) -> None:
     """Two steps on all records, of the body alone: the second gradient is taken at w + rho g / ||g||."""
     task, by_hand = small_task(samples=20), small_task(samples=20)
-    learner = sampled(
-        task,
-        tmp_path,
-        "dfedsmdc",
-        rate=1.0,
-        noise=ALMOST_NONE,
-        units=20,
-        head="post",
-        options={"rho": 0.7},
-        hyper={"body_lr": 0.5, "momentum": 0.0, "body_epochs": 2},
-    )
+    how = {"units": 20, "head": "post", "options": {"rho": 0.7}}
+    hyper = {"body_lr": 0.5, "momentum": 0.0, "body_epochs": 2}
+    learner = sampled(task, tmp_path, "dfedsmdc", rate=1.0, noise=ALMOST_NONE, hyper=hyper, **how)
     learner.train(0)
     start = values(by_hand)
     first = clipped_mean(by_hand.model, by_hand, BODY, 1.0, 20.0)
@@ -347,7 +331,6 @@ def test_the_steps_of_a_round_are_those_that_were_charged(tmp_path: Path) -> Non
         learner.release(number)
         assert learner.figures.steps == learner.figures.steps_asked
         charged += sum(learner.figures.steps)
-        assert learner.privacy is not None
         assert learner.privacy["steps"] == charged
     assert charged == 2 * (3 + 3), "as many epochs of the head"
 

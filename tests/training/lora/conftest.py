@@ -51,8 +51,3 @@ def words(rank: int = 0, size: int = 1, seed: int = 0) -> Task:
 def task_of(model: nn.Module, inputs: Tensor, head: tuple[str, ...] = ("head",)) -> Task:
     data = TensorDataset(inputs, torch.arange(len(inputs)) % 3)
     return Task(model=model, head=head, train=data, test=data)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)

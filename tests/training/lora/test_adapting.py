@@ -1,4 +1,4 @@
-"""Adapters in a task's model: where, with which first values, and what is trained, sent and saved."""
+"""Adapters in a task's model: how they are asked for, where they are, and what is trained, sent and saved."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from dpeer.exceptions import TaskError
 from dpeer.plugins import reference
 from dpeer.training import Choices, Hyperparameters, Task, TorchLearner, build_learner, load_task
+from dpeer.training.lora import Lora, check_lora
 from dpeer.training.lora.adapting import adapted, chosen
+from dpeer.training.models import build_model
 from tests.error_texts import refused
 
 from .conftest import Words, task_of, words
@@ -188,3 +190,35 @@ def test_a_model_without_a_layer_of_its_own_to_adapt_is_refused() -> None:
     ):
         with refused(TaskError, "--lora r=2: ", fragment):
             adapted(task_of(net, torch.randn(9, 4), (head,)), "r=2", 0)
+
+
+def test_a_message_of_a_vit_base_stays_under_three_megabytes() -> None:
+    pytest.importorskip("transformers")
+    with torch.device("meta"):
+        model = build_model("vit-base", (3, 224, 224), 3)
+    names = {*chosen(model, ("head",), (), "r=16,alpha=32")}
+    assert names == {f"vit.layers.{n}.attention.{part}" for n in range(12) for part in ("q_proj", "v_proj")}
+    task = adapted(task_of(model, torch.zeros(1, 3, 224, 224)), "r=16,alpha=32", 0)
+    sent = [p.numel() for name, p in task.model.named_parameters() if p.requires_grad and not name.startswith("head")]
+    assert (len(sent), sum(sent)) == (12 * 2 * 2, 12 * 2 * 2 * 16 * 768)
+    assert 4 * sum(sent) < 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "means"),
+    [
+        ("r=16,alpha=32", Lora(16, 32.0)),
+        ("alpha=32, r=16", Lora(16, 32.0)),
+        ("r=4", Lora(4, 4.0)),
+        ("r=8,alpha=0.1,targets=value+query+value", Lora(8, 0.1, ("query", "value"))),
+    ],
+)
+def test_one_text_for_one_meaning(text: str, means: Lora) -> None:
+    assert Lora.parse(text) == means == Lora.parse(str(means))
+    assert check_lora(text) == str(means)
+
+
+@pytest.mark.parametrize("text", ["16", "r=4,r=4", "r=0", "r=²", "alpha=32", "r=4,targets=a++b", "r=4,alpha=x"])
+def test_another_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected r=R\[,alpha=A\]"):
+        check_lora(text)

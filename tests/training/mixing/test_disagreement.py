@@ -14,11 +14,7 @@ from dpeer.training.flat import Flat
 from dpeer.training.mixing.disagreement import MOST, disagreement
 from dpeer.training.mixing.gossip import Gossip
 from tests.training.dp_learners import client
-from tests.training.small import small_task
-
-
-def values(count: int, seed: int = 0) -> torch.Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).standard_normal(count, dtype=np.float32))
+from tests.training.small import normal, small_task
 
 
 def expected(own: torch.Tensor, mix: torch.Tensor) -> float:
@@ -28,25 +24,25 @@ def expected(own: torch.Tensor, mix: torch.Tensor) -> float:
 
 @pytest.mark.parametrize("count", [1, 2, 700, MOST])
 def test_of_a_small_body_all_values_are_compared(count: int) -> None:
-    own, mix = values(count, 1), values(count, 2)
+    own, mix = normal(count, 1), normal(count, 2)
     assert disagreement([own], mix) == pytest.approx(expected(own, mix), rel=1e-5)
 
 
 def test_close_bodies_do_not_cancel() -> None:
-    mix = values(5000) + 100.0
-    own = mix + 1e-4 * values(5000, 1)
+    mix = normal(5000) + 100.0
+    own = mix + 1e-4 * normal(5000, 1)
     assert disagreement([own], mix) == pytest.approx(expected(own, mix), rel=1e-5)
 
 
 @pytest.mark.parametrize("count", [MOST + 1, 3 * MOST + 77])
 def test_of_a_large_body_runs_stand_for_all(count: int) -> None:
-    own, mix = values(count, 1), values(count, 2)
+    own, mix = normal(count, 1), normal(count, 2)
     assert disagreement([own], mix) == pytest.approx(expected(own, mix), rel=0.02)
 
 
 def test_a_difference_in_any_tenth_of_a_large_body_shows() -> None:
     count = 4 * MOST
-    mix = values(count)
+    mix = normal(count)
     for part in range(10):
         own = mix.clone()
         own[part * count // 10 : (part + 1) * count // 10] += 1.0
@@ -55,7 +51,7 @@ def test_a_difference_in_any_tenth_of_a_large_body_shows() -> None:
 
 def test_the_cost_of_a_large_body_has_a_bound() -> None:
     count = 9 * MOST
-    mix = values(count)
+    mix = normal(count)
     own = mix.clone()
     own[::2] = torch.nan  # every run has some
     assert disagreement([own], mix) is None
@@ -65,25 +61,25 @@ def test_the_cost_of_a_large_body_has_a_bound() -> None:
 
 
 def test_pieces_are_one_body() -> None:
-    own, mix = values(5000, 1), values(5000, 2)
+    own, mix = normal(5000, 1), normal(5000, 2)
     pieces = [own[:7], own[7:7], own[7:1300], own[1300:]]
     assert disagreement(pieces, mix) == pytest.approx(expected(own, mix), rel=1e-5)
-    large, other = values(2 * MOST, 1), values(2 * MOST, 2)
+    large, other = normal(2 * MOST, 1), normal(2 * MOST, 2)
     assert disagreement([large[:MOST], large[MOST:]], other) == pytest.approx(disagreement([large], other), rel=1e-6)
 
 
 @pytest.mark.parametrize("first", [3, 512, 4999])
 def test_what_is_sent_before_the_body_is_left_out(first: int) -> None:
-    own, mix = values(5000, 1), values(5000, 2)
+    own, mix = normal(5000, 1), normal(5000, 2)
     own[:first] = torch.inf
     assert disagreement([own], mix, first) == pytest.approx(expected(own[first:], mix[first:]), rel=1e-5)
-    large, other = values(2 * MOST, 1), values(2 * MOST, 2)
+    large, other = normal(2 * MOST, 1), normal(2 * MOST, 2)
     large[:first] = torch.inf
     assert disagreement([large], other, first) == pytest.approx(expected(large[first:], other[first:]), rel=0.02)
 
 
 def test_halves_are_compared_as_they_are() -> None:
-    own, mix = values(700, 1).bfloat16(), values(700, 2)
+    own, mix = normal(700, 1).bfloat16(), normal(700, 2)
     assert disagreement([own], mix) == pytest.approx(expected(own, mix), rel=1e-5)
 
 
@@ -102,26 +98,26 @@ def gossip(start: torch.Tensor) -> tuple[Gossip, Any]:
 
 
 def test_a_peer_compares_what_it_has_released_with_the_mix() -> None:
-    step, body = gossip(values(700, 1))
+    step, body = gossip(normal(700, 1))
     step.release(0)
     released = body.data.clone()
-    step.mix({2: [values(700, 2).numpy().tobytes()]}, halves)
+    step.mix({2: [normal(700, 2).numpy().tobytes()]}, halves)
     assert step.disagreement == pytest.approx(expected(released, body.data), rel=1e-5)
 
 
 def test_without_a_release_or_another_body_nothing_is_measured() -> None:
-    step, _ = gossip(values(700, 1))
+    step, _ = gossip(normal(700, 1))
     step.release(0)
-    step.mix({2: [values(700, 2).numpy().tobytes()]}, halves)
+    step.mix({2: [normal(700, 2).numpy().tobytes()]}, halves)
     step.release(1)
     step.mix({}, halves)
     assert step.disagreement is None, "alone"
-    step.mix({2: [values(700, 2).numpy().tobytes()]}, halves)
+    step.mix({2: [normal(700, 2).numpy().tobytes()]}, halves)
     assert step.disagreement is None, "nothing was released in this round"
     step.release(2)
-    step.mix({2: [values(700, 2).numpy().tobytes()]}, halves)
+    step.mix({2: [normal(700, 2).numpy().tobytes()]}, halves)
     assert step.disagreement is not None
-    step.adopt({2: [values(700, 2).numpy().tobytes()]}, lambda ranks: {2: 1.0})
+    step.adopt({2: [normal(700, 2).numpy().tobytes()]}, lambda ranks: {2: 1.0})
     assert step.disagreement is None, "its own body is no part of that mean"
 
 
@@ -131,6 +127,6 @@ def test_of_a_private_peer_it_is_measured_of_what_it_has_released(tmp_path: Path
     learner.train(0)
     payload = learner.release(0)
     released = learner.gossip.codec.decode(payload)[0].clone()
-    other = values(released.numel())
+    other = normal(released.numel())
     learner.mix_sound({2: [other.numpy().tobytes()]}, halves)
     assert learner.figures.disagreement == pytest.approx(expected(released, learner.body), rel=1e-4)

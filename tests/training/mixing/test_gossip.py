@@ -11,17 +11,15 @@ from dpeer.training.codecs import Dense
 from dpeer.training.flat import Flat
 from dpeer.training.mixing.gossip import Gossip
 from dpeer.training.settings import WireDtype
+from tests.training.small import DTYPES, normal
 
 COUNT = 700
 ROW = {0: 0.2, 1: 0.5, 2: 0.3}
-DTYPES: dict[WireDtype, torch.dtype] = {
-    "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16,
-}  # fmt: skip
 every_dtype = pytest.mark.parametrize("dtype", DTYPES)
 
 
 def values(seed: int) -> torch.Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).standard_normal(COUNT, dtype=np.float32))
+    return normal(COUNT, seed)
 
 
 def rounded(vector: torch.Tensor, dtype: WireDtype) -> torch.Tensor:

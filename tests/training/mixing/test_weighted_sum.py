@@ -9,19 +9,12 @@ from torch import Tensor
 
 from dpeer.training.mixing.weighted_sum import all_finite, weighted_sum
 from dpeer.training.settings import WireDtype
+from tests.training.small import DTYPES, normal
 
-DTYPES: dict[WireDtype, torch.dtype] = {
-    "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16,
-}  # fmt: skip
 BLOCK = 2**18
 COUNTS = [2, BLOCK, 2 * BLOCK + 5]
 
 every_dtype = pytest.mark.parametrize("dtype", DTYPES)
-
-
-def values(count: int, seed: int = 0) -> Tensor:
-    found = np.random.default_rng(seed).standard_normal(count, dtype=np.float32)
-    return torch.from_numpy(found)
 
 
 def unblocked(terms: list[tuple[Tensor, float]]) -> Tensor:
@@ -56,7 +49,7 @@ CUTS: dict[str, list[list[int]]] = {
 @pytest.mark.parametrize("count", COUNTS)
 def test_a_sum_in_blocks_is_that_of_whole_vectors_to_the_bit(count: int, cuts: str, dtype: WireDtype) -> None:
     weights = [0.3, 1 / 3, 1 - 0.3 - 1 / 3]
-    vectors = [values(count, seed).to(DTYPES[dtype]) for seed in range(3)]
+    vectors = [normal(count, seed).to(DTYPES[dtype]) for seed in range(3)]
     terms = [(pieces(vector, ends), weight) for vector, ends, weight in zip(vectors, CUTS[cuts], weights, strict=True)]
     total = torch.full((count,), float("nan"))
     assert weighted_sum(total, terms)
@@ -68,8 +61,8 @@ def test_a_sum_in_blocks_is_that_of_whole_vectors_to_the_bit(count: int, cuts: s
 
 def test_one_term_and_none_of_it() -> None:
     total = torch.ones(5)
-    weighted_sum(total, [([values(5)], 0.5)])
-    assert same_bits(total, values(5) * 0.5)
+    weighted_sum(total, [([normal(5)], 0.5)])
+    assert same_bits(total, normal(5) * 0.5)
     assert weighted_sum(torch.zeros(0), [([], 0.5), ([], 0.5)])
 
 
@@ -77,7 +70,7 @@ def test_one_term_and_none_of_it() -> None:
 @pytest.mark.parametrize("weight", [0.0, 0.5])
 @pytest.mark.parametrize(("term", "where"), [(0, 0), (1, BLOCK - 1), (1, BLOCK + 6)])
 def test_what_is_not_finite_shows_in_the_sum(bad: float, weight: float, term: int, where: int) -> None:
-    vectors = [values(BLOCK + 7, seed) for seed in range(2)]
+    vectors = [normal(BLOCK + 7, seed) for seed in range(2)]
     vectors[term][where] = bad
     weights = [0.5, 0.5]
     weights[term] = weight
@@ -88,7 +81,7 @@ def test_what_is_not_finite_shows_in_the_sum(bad: float, weight: float, term: in
 @every_dtype
 @pytest.mark.parametrize(("bad", "where"), [(np.nan, 0), (np.inf, BLOCK), (-np.inf, 2 * BLOCK + 4)])
 def test_what_is_not_finite_is_found(bad: float, where: int, dtype: WireDtype) -> None:
-    vector = values(2 * BLOCK + 5).to(DTYPES[dtype])
+    vector = normal(2 * BLOCK + 5).to(DTYPES[dtype])
     assert all_finite([vector])
     vector[where] = bad
     assert not all_finite([vector])

@@ -11,7 +11,6 @@ from torch.utils.data import TensorDataset
 from dpeer.exceptions import TaskError
 from dpeer.training import Task, build_learner
 from dpeer.training.models import MODELS, build_model, drops, last_linear, model_options
-from tests.thinning import only
 
 SIZES = [
     ("cnn", (3, 32, 32), 10, 90_826),
@@ -98,7 +97,6 @@ def test_a_model_is_parameters_of_which_all_but_frozen_filters_are_trained(name:
         assert parameter.dtype == torch.float32
         assert parameter.requires_grad == (not (name == "small-body" and where.startswith("filters.")))
         if parameter.requires_grad:
-            assert parameter.grad is not None
             assert parameter.grad.isfinite().all()
             assert parameter.grad.any(), where
 
@@ -129,27 +127,6 @@ def test_channels_last_changes_nothing_but_the_order_in_memory(name: str) -> Non
         inputs.contiguous(memory_format=torch.channels_last)
     )
     torch.testing.assert_close(swapped, expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", only(["cnn", "cnn1d", "mlp", "small-body", "vit-tiny"], SHAPES))
-def test_each_learns_four_samples_by_heart(name: str) -> None:
-    torch.manual_seed(0)
-    shape, rate = (SHAPES[name][1], 0.01) if name == "resnet18-gn" else (SHAPES[name][0], 0.02)  # it is large
-    inputs, targets = torch.randn(4, *shape), torch.tensor([0, 1, 2, 3])
-    model = build(name, shape, 4)
-    if MODELS[name].extra == "transformers":  # plain gradients take them nowhere for many steps
-        optimizer: torch.optim.Optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
-    else:
-        optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
-    for _ in range(60):
-        optimizer.zero_grad()
-        loss = cross_entropy(model(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        if loss < 0.3:
-            return
-    pytest.fail(f"the loss stays at {loss.item():.2f}")
 
 
 def test_a_resnet_computes_what_the_published_one_does() -> None:

@@ -22,7 +22,6 @@ def test_the_body_is_the_last_states_bit_by_bit(tmp_path: Path) -> None:
     ours.train(0)
     ours.save(tmp_path)
     found = saved_body(tmp_path)
-    assert found is not None
     assert (found.dtype, found.tobytes()) == (np.float32, ours.body.numpy().tobytes())
 
 

@@ -189,7 +189,6 @@ def test_some_of_the_samples(options: dict[str, int]) -> None:
 
     forget()
     data = read(reader, {}, 1, **options)
-    assert data.test is not None
     assert (len(data.train), len(data.test)) == (options.get("train_samples", 100), options.get("test_samples", 50))
     numbers = data.train.inputs[:, 0].int().numpy()
     assert len(np.unique(numbers)) == len(numbers)
@@ -198,7 +197,6 @@ def test_some_of_the_samples(options: dict[str, int]) -> None:
     assert np.array_equal(data.train.targets.numpy(), numbers % 4)
     assert (data.group, data.same_groups, data.mirrored) == ("group", True, False)
     other = read(reader, {}, 2, **options)
-    assert other.test is not None
     assert (
         data.test.inputs.tolist() != other.test.inputs.tolist()
         or data.train.inputs.tolist() != other.train.inputs.tolist()
@@ -219,7 +217,6 @@ def test_places_are_those_in_the_whole_pools(options: dict[str, int], spec: str)
     data = read(reader, {}, 1, **options)
     for rank in range(3):
         task = pooled_task(data, rank, 3, 0, Choices(partition=spec, validation=0.2), model="mlp")
-        assert task.indices is not None
         assert task.validation is not None
         for name, held in (("train", task.train), ("validation", task.validation), ("test", task.test)):
             first = 200 if spec == "iid" and name == "test" else 0

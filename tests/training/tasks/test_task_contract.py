@@ -3,14 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import DpeerError
-from dpeer.training import BUILTIN_TASKS, Choices, Task, load_task
+from dpeer.training import BUILTIN_TASKS, Choices, Task, build_learner, load_task
+from dpeer.training.data.digits import digits
 from tests.training.dataset_files import RANKS as SIZE
 from tests.training.dataset_files import WRITERS
+from tests.training.small import gossip
 
 Options = dict[str, Any]
 
@@ -51,7 +55,6 @@ def test_peers_begin_with_one_model_and_have_samples_of_their_own(known: tuple[s
     assert all(torch.equal(value, second[name]) for name, value in first.items()), "one initialisation"
     held: list[set[int]] = []
     for task in tasks:
-        assert task.indices is not None
         parts = {name: {*index.tolist()} for name, index in task.indices.items()}
         assert all(parts.values()), "no part is empty"
         assert len(task.train) == len(parts["train"])
@@ -96,3 +99,29 @@ def test_mistakes_are_one_line_that_names_the_option(known: tuple[str, Options],
                 load_task(name, 0, SIZE, 3, options | {place: wrong}, Choices())
             assert (place if wrong is None else "nowhere") in str(refused.value)
             assert "\n" not in str(refused.value)
+
+
+# The digits: their pools, and the gain of collaboration.
+
+
+def test_the_pools_are_scikit_learns_digits_a_fifth_of_each_for_testing() -> None:
+    images, labels = load_digits(return_X_y=True)
+    train, test = digits().train, digits().test
+    assert (train.inputs.shape, test.inputs.shape) == ((1438, 1, 8, 8), (359, 1, 8, 8))
+    pools = [np.column_stack([p.inputs.flatten(1).numpy() * 16, p.targets.numpy()]) for p in (train, test)]
+    assert sorted(map(tuple, np.concatenate(pools))) == sorted(map(tuple, np.column_stack([images, labels])))
+    share = torch.bincount(test.targets) / (torch.bincount(test.targets) + torch.bincount(train.targets))
+    assert ((share - 0.2).abs() < 0.01).all()
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_collaboration_beats_training_alone() -> None:
+    accuracy = {}
+    for algorithm in ("local", "dfedmdc", "dfedsmdc"):
+        learners = [build_learner(load_task("digits", rank, 8, 0), algorithm, rank=rank, seed=0) for rank in range(8)]
+        gossip(learners, 8)
+        accuracy[algorithm] = np.mean([learner.evaluate().accuracy for learner in learners])
+    assert accuracy["dfedmdc"] >= 0.955, accuracy
+    assert accuracy["dfedsmdc"] >= 0.955, accuracy
+    assert min(accuracy["dfedmdc"], accuracy["dfedsmdc"]) > accuracy["local"], accuracy

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpeer.exceptions import TaskError
 from dpeer.training.data.tables.check import check
 from dpeer.training.data.tables.guess import guess
-from dpeer.training.data.tables.numerals import LARGEST
+from dpeer.training.data.tables.numerals import LARGEST, all_numbers, as_number, is_code
 from dpeer.training.data.tables.prepare import Preparation
 from dpeer.training.data.tables.readings import dates, numbers
 from dpeer.training.data.tables.schema import MISSING, read_schema
@@ -182,3 +182,20 @@ def test_check_names_the_readings_and_the_way_out(cell: str, said: str, tmp_path
     (tmp_path / "x.csv").write_text(f'x,y\n1.5,a\n"{cell}",b\n')
     (problem,) = check(read_schema(tmp_path / "s.toml"), read_sheet(str(tmp_path / "x.csv"))).problems
     assert problem.line() == f"column 'x', 1 of 2 cells: {said}row 3: {cell!r}"
+
+
+CELLS = st.from_regex(r"-?[0-9]{0,3}(\.[0-9]{0,3})?", fullmatch=True) | st.text("0123456789.-, e+", max_size=20)
+
+
+@given(st.lists(CELLS, max_size=4), st.sampled_from([".", ",", ""]), st.booleans())
+@example(["0.5", "-.5", "7.", "-0"], ".", False)
+@example(["-007"], ".", False)
+@example(["1" * 16], ".", False)
+@example(["9" * 40], ".", True)
+def test_numbers_at_once_are_those_of_the_cells(cells: list[str], decimal: str, codes: bool) -> None:
+    found = all_numbers(cells, decimal, codes=codes)
+    one_by_one = [None if not codes and is_code(cell, decimal) else as_number(cell, decimal) for cell in cells]
+    if found is not None:
+        assert found.tolist() == one_by_one
+    elif decimal == "." and all(set(cell) <= set("0123456789.-") for cell in cells):
+        assert None in one_by_one

@@ -1,4 +1,4 @@
-"""The example `outer_steps.py`: DiLoCo of torch on a full graph, the pseudo-code in numpy on a ring."""
+"""The examples `outer_steps.py` and `slow_body.py`: DiLoCo of torch on a full graph, pseudo-code in numpy on a ring."""
 
 from pathlib import Path
 from typing import Any
@@ -8,11 +8,27 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.training import TorchLearner, build_learner
-from tests.training.linear import COUNT, DECAY, FULL, RING, SIZE, STEPS, Vector, begin, gradient, models, peers, task
+from tests.training.dp_learners import client
+from tests.training.linear import (
+    BODY,
+    COUNT,
+    DECAY,
+    FULL,
+    RING,
+    SIZE,
+    STEPS,
+    Vector,
+    begin,
+    gradient,
+    models,
+    peers,
+    task,
+)
+from tests.training.small import floats
 
-EXAMPLE = f"{Path(__file__).parents[2] / 'examples' / 'outer_steps.py'}:OuterSteps"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLE = f"{EXAMPLES}/outer_steps.py:OuterSteps"
 ROUNDS, LR = 6, 0.1
 Matrix = NDArray[np.float64]
 
@@ -80,19 +96,6 @@ def test_bodies_follow_the_pseudo_code_on_a_ring(momentum: float) -> None:
     np.testing.assert_allclose(models(learners), gossip(RING, 0.7, momentum), rtol=0, atol=2e-5)
 
 
-@pytest.mark.parametrize("compress", ["float32", "int4"])
-def test_a_resumed_run_has_the_same_bits(compress: str, tmp_path: Path) -> None:
-    whole, first, second = (stepped(compress=compress) for _ in range(3))
-    play(whole)
-    play(first, numbers=range(3))
-    for rank, (before, after) in enumerate(zip(first, second, strict=True)):
-        (tmp_path / str(rank)).mkdir()
-        before.save(tmp_path / str(rank))
-        after.load(tmp_path / str(rank))
-    play(second, numbers=range(3, ROUNDS))
-    np.testing.assert_array_equal(models(second), models(whole))
-
-
 def test_a_peer_that_adopts_counts_from_the_mean_and_has_no_velocity() -> None:
     learners = stepped()
     play(learners, numbers=range(3))
@@ -108,20 +111,35 @@ def test_a_peer_that_adopts_counts_from_the_mean_and_has_no_velocity() -> None:
 
 
 def test_private_updates_count_from_what_the_outer_step_left(tmp_path: Path) -> None:
-    session = ClientSession(Guarantee(1e-7, 0.01, 1e-5), Ledger(tmp_path / "0", {}, resume=False))
     h = stepped()[0].trainer.hyperparameters
-    ours = build_learner(task(0, ()), EXAMPLE, h, rank=0, seed=0, session=session)
+    ours = build_learner(task(0, ()), EXAMPLE, h, rank=0, seed=0, session=client(tmp_path, 1e-7, 0.01))
     base, velocity = begin(), np.zeros(COUNT)
     for number in range(3):
         ours.train(number)
         change = ours.body.double().numpy() - base
         assert np.linalg.norm(change) > 0.01
-        payload = ours.release(number)
-        assert payload is not None
-        sent = np.frombuffer(payload[0], "<f4").astype(np.float64)
+        sent = floats(ours.release(number))
         np.testing.assert_allclose(sent, base + change * 0.01 / np.linalg.norm(change), rtol=0, atol=1e-5)
         ours.mix_sound({}, weigh(np.eye(SIZE), 0))
         g = base - sent
         velocity = 0.9 * velocity + g
         np.testing.assert_allclose(ours.body, base - 0.7 * (g + 0.9 * velocity), rtol=0, atol=1e-5)
         base = ours.body.double().numpy()
+
+
+@pytest.mark.parametrize("keep", [0.8, 0.0])
+def test_the_slow_body_follows_the_pseudo_code_and_predicts(keep: float) -> None:
+    where, epochs = f"{EXAMPLES}/slow_body.py:SlowBody", {"head_epochs": 1, "body_epochs": 1}
+    learners = peers(where, ("head",), options={"keep": keep}, head_lr=LR, **epochs)
+    x, slow = np.stack([begin()] * SIZE), np.stack([begin()[:BODY]] * SIZE)
+    for number in range(3):
+        for rank in range(SIZE):
+            for part in (slice(BODY, None), slice(BODY)):
+                for _ in range(STEPS):
+                    x[rank, part] -= LR * DECAY**number * gradient(x[rank], rank)[part]
+        slow = RING @ (keep * slow + (1 - keep) * x[:, :BODY])
+        x[:, :BODY] = RING @ x[:, :BODY]
+    play(learners, numbers=range(3))
+    for rank, ours in enumerate(learners):
+        expected = np.concatenate([slow[rank], x[rank, BODY:]])
+        np.testing.assert_allclose(ours.finishing.predicting(), expected, rtol=0, atol=2e-5)
