@@ -283,11 +283,6 @@ def test_the_loss_is_of_the_last_pass_or_of_all_steps_where_there_are_fewer() ->
         assert learner(task, local_steps=steps, body_lr=1e-12).train(0) == pytest.approx(expected, rel=1e-5)
 
 
-# grad_clip.
-
-CLIP = 0.6
-
-
 @pytest.mark.parametrize("algorithm", ["dfedavgm", "dfedsam"])
 def test_a_minibatch_without_a_target_is_left_out_of_the_loss(algorithm: str) -> None:
     """Cross-entropy ignores -100: of a minibatch of them the mean is 0 / 0, and nothing is learned of it."""
@@ -309,53 +304,6 @@ def test_a_loss_that_is_not_finite_shows_in_parameters_and_mean() -> None:
     trained = learner(small_task(loss=loss), batch_size=8)
     assert math.isnan(trained.train(0) or 0.0)
     assert not trained.finite
-
-
-def binds_sometimes(norms: list[float]) -> bool:
-    return any(norm > 1.05 * CLIP for norm in norms) and any(norm < 0.95 * CLIP for norm in norms)
-
-
-@pytest.mark.parametrize("rho", [0.0, 0.3])
-def test_grad_clip_is_pytorchs_on_the_gradient_of_the_step(rho: float) -> None:
-    task = small_task(RANK)
-    theirs = Plain(task, RANK, SEED)
-    ours = learner(task, "dfedsam", body_epochs=2, grad_clip=CLIP, rho=rho, weight_decay=0.05)
-    gradient = (lambda rows: theirs.sam(rows, rho, theirs.gradient)) if rho else None
-    for number in range(2):
-        ours.train(number)
-        theirs.run("model", 2 * PASS, number=number, gradient=gradient, clip=CLIP, weight_decay=0.05)
-    assert binds_sometimes(theirs.norms)
-    assert_close(ours.trainer, theirs)
-
-
-def test_grad_clip_is_of_each_phases_own_parameters() -> None:
-    task = small_task(RANK)
-    theirs, ours = Plain(task, RANK, SEED), learner(task, "dfedmdc", body_epochs=2, head_epochs=2, grad_clip=CLIP)
-    ours.train(0)
-    theirs.run("head", 2 * PASS, 0.2, part="fc", clip=CLIP)
-    theirs.run("body", 2 * PASS, part="body", clip=CLIP)
-    assert binds_sometimes(theirs.norms)
-    assert_close(ours.trainer, theirs)
-
-
-def test_dittos_pull_is_clipped_with_the_gradient() -> None:
-    task = small_task(RANK)
-    shared, personal = Plain(task, RANK, SEED), Plain(task, RANK, SEED)
-    ours = learner(task, "ditto", body_epochs=2, grad_clip=CLIP, ditto_lambda=2.0)
-    for number in range(2):
-        received = [p.detach().clone() for p in shared.parameters()]
-
-        def pulled(rows: Tensor, received: list[Tensor] = received) -> Sequence[Tensor]:
-            found = zip(personal.gradient(rows), personal.parameters(), received, strict=True)
-            return [g + 2.0 * (p.detach() - towards) for g, p, towards in found]
-
-        shared.run("model", 2 * PASS, number=number, clip=CLIP)
-        personal.run("personal", 2 * PASS, number=number, clip=CLIP, gradient=pulled)
-        ours.train(number)
-    assert binds_sometimes(personal.norms)
-    assert_close(ours.trainer, shared)
-    own = ours.algorithm.predictor(ours.trainer)
-    torch.testing.assert_close(own.double(), personal.vector, rtol=0, atol=1e-5)
 
 
 # What it costs, and what matters.

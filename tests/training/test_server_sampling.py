@@ -14,6 +14,7 @@ from dpeer.training import Hyperparameters, TorchLearner, build_learner
 from tests.training.dp_learners import client
 from tests.training.linear import COUNT, DECAY, SHAPES, SIZE, STEPS, Vector, begin, gradient, task
 from tests.training.small import small_task
+from tests.training.test_tracking_and_server_optimizers import descended, fedavg_ls, fedopt, scaffold
 
 ROUNDS, LR = 6, 0.1
 H = Hyperparameters(batch_size=16, body_epochs=1, grad_clip=None)
@@ -49,54 +50,13 @@ def learners(algorithm: str, **more: Any) -> list[TorchLearner]:
     ]
 
 
-def sgd(x: Vector, rank: int, rate: float, correction: Vector | float = 0.0) -> Vector:
-    for _ in range(STEPS):
-        x = x - rate * (gradient(x, rank) + correction)
-    return x
+ROWS = [np.tile(np.isin(range(SIZE), sample) / len(sample), (SIZE, 1)) for sample in SAMPLES]
 
 
 def fedavg() -> Vector:
     x = begin()
     for number, sample in enumerate(SAMPLES):
-        x = np.mean([sgd(x, rank, LR * DECAY**number) for rank in sample], axis=0)
-    return x
-
-
-def scaffold() -> Vector:
-    """The paper's line 17: c changes by the sample's sum over the number of all clients."""
-    x, c, own = begin(), np.zeros(COUNT), [np.zeros(COUNT) for _ in range(SIZE)]
-    for number, sample in enumerate(SAMPLES):
-        rate, after, change = LR * DECAY**number, [], np.zeros(COUNT)
-        for rank in sample:
-            y = sgd(x, rank, rate, c - own[rank])
-            new = own[rank] - c + (x - y) / (STEPS * rate)
-            change += new - own[rank]
-            own[rank] = new
-            after.append(y)
-        x, c = np.mean(after, axis=0), c + change / SIZE
-    return x
-
-
-def fedopt() -> Vector:
-    x, mean, squares = begin(), np.zeros(COUNT), np.full(COUNT, 1e-6)
-    for number, sample in enumerate(SAMPLES):
-        change = np.mean([sgd(x, rank, LR * DECAY**number) - x for rank in sample], axis=0)
-        mean, squares = 0.9 * mean + 0.1 * change, 0.99 * squares + 0.01 * change**2
-        x = x + 0.01 * mean / (np.sqrt(squares) + 1e-3)
-    return x
-
-
-def fedavg_ls() -> Vector:
-    inverse, offset = np.zeros((COUNT, COUNT)), 0
-    for shape in SHAPES:
-        count = int(np.prod(shape))
-        ring = np.eye(count)
-        laplacian = np.roll(ring, 1, axis=0) + np.roll(ring, -1, axis=0) - 2 * ring
-        inverse[offset : offset + count, offset : offset + count] = np.linalg.inv(ring - laplacian)
-        offset += count
-    x = begin()
-    for number, sample in enumerate(SAMPLES):
-        x = x + inverse @ (np.mean([sgd(x, rank, LR * DECAY**number) for rank in sample], axis=0) - x)
+        x = np.mean([descended(x, rank, LR * DECAY**number) for rank in sample], axis=0)
     return x
 
 
@@ -127,9 +87,10 @@ def fedadamw() -> Vector:
 
 CASES: dict[str, tuple[Callable[[], Vector], dict[str, Any]]] = {
     "fedavg": (fedavg, {}),
-    "scaffold": (scaffold, {}),
-    "fedopt": (fedopt, {}),
-    "fedavg-ls": (fedavg_ls, {}),
+    # The paper's line 17: c changes by the sample's sum over the number of all clients.
+    "scaffold": (lambda: scaffold(ROWS, SAMPLES, COUNT, LR, DRAWN.share)[0], {}),
+    "fedopt": (lambda: fedopt(ROWS, SAMPLES, COUNT, LR)[0], {}),
+    "fedavg-ls": (lambda: fedavg_ls(ROWS, SAMPLES, COUNT, LR)[0], {}),
     "fedadamw": (fedadamw, {"body_lr": 0.02, "momentum": 0.9}),
 }
 

@@ -14,7 +14,7 @@ from dpeer.exceptions import AlgorithmError, Interrupted
 from dpeer.privacy import Charge
 from dpeer.privacy.accounting import total_epsilon
 from dpeer.privacy.guarantee import Phase
-from dpeer.training import Algorithm, Task, Trainer, sam
+from dpeer.training import Algorithm, Task, Trainer
 from dpeer.training.split import Split
 from tests.training.dp_learners import sample_terms, sampled
 from tests.training.small import small_task
@@ -79,7 +79,10 @@ def test_steps_are_as_many_as_passes_need_and_all_of_them_are_charged(tmp_path: 
         assert sum(phase.steps for phase in learner.session.guarantee.phases) == expected
         for number in range(2):
             learner.train(number)
-        assert learner.session.ledger.steps == 2 * expected
+            learner.release(number)
+            assert learner.figures.steps == learner.figures.steps_asked
+            assert sum(learner.figures.steps) == expected
+        assert learner.session.ledger.steps == learner.privacy["steps"] == 2 * expected
         assert {charge.noise_multiplier for charge in learner.session.ledger.charges} == {1.0}
 
 
@@ -201,17 +204,9 @@ class Twice(Algorithm):
 
 def test_an_own_rule_that_states_two_gradients_is_charged_for_two(tmp_path: Path) -> None:
     honest = sampled(small_task(), tmp_path / "c", Twice, rate=1.0, noise=4.0)
+    assert [(phase.part, phase.steps, phase.looks) for phase in honest.session.guarantee.phases] == [("body", 1, 2)]
     honest.train(0)
     assert honest.session.ledger.charges == (Charge(1.0, 4.0 / 2**0.5, 1),)
-
-
-class Climbing(Algorithm):
-    """SAM from outside."""
-
-    shares = "model"
-
-    def train(self, peer: Any) -> None:
-        peer.fit(peer.model, epochs=1, lr=0.1, gradient=sam(0.1))
 
 
 class Weighing(Algorithm):
@@ -276,13 +271,6 @@ def test_the_peers_own_files_have_these_figures(tmp_path: Path) -> None:
     assert learner.privacy["records_drawn"] == 5
 
 
-def test_an_own_algorithm_is_planned_and_charged_like_a_built_in_one(tmp_path: Path) -> None:
-    learner = sampled(small_task(), tmp_path, Climbing, ascent="same-batch", noise=2.0)
-    assert [(phase.part, phase.steps, phase.looks) for phase in learner.session.guarantee.phases] == [("model", 2, 2)]
-    learner.train(0)
-    assert learner.session.ledger.charges == (Charge(0.5, 2.0 / 2**0.5, 2),)
-
-
 @pytest.mark.slow
 def test_one_kind_of_step_beyond_its_plan_leaves_less_for_the_other(tmp_path: Path) -> None:
     """A budget holds for all kinds together, whatever the order in which they are taken."""
@@ -320,19 +308,6 @@ def test_what_training_writes_to_extras_is_not_there_before_it(tmp_path: Path) -
     assert learner.trainer.extras["rounds"].tolist() == [0.0]
     learner.train(0)
     assert learner.trainer.extras["rounds"].tolist() == [1.0]
-
-
-def test_the_steps_of_a_round_are_those_that_were_charged(tmp_path: Path) -> None:
-    """A peer with little time has `local_steps` of its own, which are planned, charged and recorded."""
-    learner = sampled(small_task(samples=20), tmp_path, "dfedmdc", head="alternate", hyper={"local_steps": 3})
-    charged = 0
-    for number in range(2):
-        learner.train(number)
-        learner.release(number)
-        assert learner.figures.steps == learner.figures.steps_asked
-        charged += sum(learner.figures.steps)
-        assert learner.privacy["steps"] == charged
-    assert charged == 2 * (3 + 3), "as many epochs of the head"
 
 
 @pytest.mark.parametrize(

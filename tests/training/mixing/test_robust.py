@@ -19,7 +19,7 @@ from dpeer.training.mixing.guard import Guard, clipped, distance, trimmed_mean, 
 from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.settings import WireDtype
 from tests.training.dp_learners import client
-from tests.training.small import gossip, small_task
+from tests.training.small import small_task
 
 COUNT = 5000
 OWN = 2
@@ -329,17 +329,6 @@ def test_halves_are_mixed_as_what_they_were_rounded_to(rule: str, dtype: WireDty
 def learner(rank: int, robust: str, algorithm: str = "dfedavgm", **more: Any) -> TorchLearner:
     h = Hyperparameters(body_epochs=1, batch_size=16, robust=robust, **more)
     return build_learner(small_task(rank), algorithm, h, rank=rank, seed=0)
-
-
-@pytest.mark.parametrize("rule", ["clip", "median"])
-def test_learners_agree_and_go_on(rule: str) -> None:
-    weights = np.full((5, 5), 0.2)
-    learners = [learner(rank, rule) for rank in range(5)]
-    gossip(learners, 3, weights=weights)
-    assert all(one.finite for one in learners)
-    if not rule.startswith("clip"):
-        for one in learners[1:]:
-            assert torch.equal(one.body, learners[0].body), "all have heard the same bodies with the same weights"
 
 
 @pytest.mark.parametrize("rule", ["clip", "trimmed-mean:1"])
