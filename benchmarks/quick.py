@@ -9,12 +9,12 @@ from __future__ import annotations
 _PEERS = "--peers 2 --parameters 1000 --rounds 2 --repeats 1"
 
 QUICK = {
+    "blend": "--out blend --digits --seeds 1 --rounds 1",
     "chaos": "--seeds 3 --rounds 12 --kinds kill-1-0",
     "declared_weights": "--seeds 1 --rounds 1 --out declared",
     "gossip_round": f"{_PEERS} --train 0.01",
     "local_training": "--repeats 2 --samples 5",
     "memory": "--parameters 10000 --rounds 1 --epochs 1",
-    "per_example": "--batch 3 --repeats 2",
     "simulate": "--samples 8 --size 2 --rounds 1 --repetitions 1 --workers 1",
     "startup": "--peers 2 --parameters 1000 --repeats 1",
     "table": "--quick",

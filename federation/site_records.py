@@ -248,9 +248,11 @@ def _tensors(manifest: Any) -> Tensors | None:
 
 def _from_model(folder: Path, card: Mapping[str, Any], summary: PeerSummary) -> tuple[Tensors | None, Tensors | None]:
     """Names and shapes from the model's file instead; None where they do not add up to what was sent and kept."""
+    federated = "members.0." if card.get("blend") else ""
     try:
         with safe_open(folder / MODEL, framework="np") as file:
-            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            names = [name for name in file.keys() if name.startswith(federated)]  # noqa: SIM118
+            shapes = {name.removeprefix(federated): tuple(file.get_slice(name).get_shape()) for name in names}
     except (OSError, SafetensorError):
         return None, None
     heads = texts(card.get("head"))

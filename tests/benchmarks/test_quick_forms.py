@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 QUICK: dict[str, str] = runpy.run_path(str(ROOT / "benchmarks" / "quick.py"))["QUICK"]
 
-SHORT = {"gossip_round", "per_example", "simulate"}
+SHORT = {"gossip_round", "simulate"}
 """Run with the slow tests; the rest, with many processes or rounds, with the long ones."""
 
 

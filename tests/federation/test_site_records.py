@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from dpeer.api import run
 from dpeer.federation.settings import Settings
@@ -56,6 +57,13 @@ def test_a_model_that_does_not_add_up_gives_no_tensors(folder: Path, tmp_path: P
     shutil.rmtree(other / "checkpoint")
     found = read(other)
     assert (found.sent, found.stayed, found.troubles) == (whole.sent, whole.stayed, ("checkpoint/ is missing",))
+    card = json.loads((other / "model.json").read_text())
+    (other / "model.json").write_text(json.dumps(card | {"blend": {"weights": [0.5, 0.5]}}))
+    values = load_file(other / "model.safetensors")
+    blend = {f"members.{number}.{name}": value for number in range(2) for name, value in values.items()}
+    save_file(blend, other / "model.safetensors")
+    found = read(other)
+    assert (found.sent, found.stayed) == (whole.sent, whole.stayed), "of a blend the federated member's"
     (other / "model.json").unlink()
     found = read(other)
     assert (found.sent, found.stayed) == (None, None), "which part is the head stands in the card"
