@@ -72,14 +72,6 @@ def test_gradients_are_those_of_the_epochs_given(
     assert gradients(*arguments) == GRADIENTS | changed
 
 
-def test_gradients_of_another_number_of_epochs() -> None:
-    assert gradients("--body-epochs", 2, "--head-epochs", 4, "--sam", "both") == {
-        "local": 2, "dfedavgm": 2, "dfedsam": 4, "dfedmdc": 6, "dfedsmdc": 12, "dis-pfl": 2, "fedavg": 2, "fedsam": 4,
-        "fedper": 2, "fedrep": 6, "fedbabu": 2, "ditto": 4, "fedrod": 2, "scaffold": 2, "fedavg-ls": 2, "fedopt": 2,
-        "fafed": 4, "fedlada": 2, "localadamw": 2, "fedadamw": 2,
-    }  # fmt: skip
-
-
 def test_the_table_says_the_same_and_with_which_epochs() -> None:
     printed = text("algorithms")
     rows = {row[0]: row[1:] for row in map(str.split, printed.partition("Gradients:")[0].splitlines()) if row}

@@ -1,6 +1,5 @@
 """Errors beyond a refused command line: what an earlier run keeps, damage, --debug, and the real process."""
 
-import json
 import socket
 import subprocess
 import sys
@@ -81,31 +80,6 @@ def test_a_port_in_use_is_named(dpeer: Command, small_task: Path) -> None:
         ended = dpeer("start", "--rank", 0, "--base-port", port, *SMALL)
     assert ended.code == 75
     assert f"'tcp://127.0.0.1:{port}' is in use" in ended.complaints[-1]
-
-
-def test_an_earlier_run_is_resumed_with_more_rounds_or_overwritten(dpeer: Command, small_task: Path) -> None:
-    assert dpeer("simulate", *SMALL, "--rounds", 2).code == 0
-    metrics = Path("dpeer-run/rank-0/metrics.jsonl")
-    before = metrics.read_text()
-    assert dpeer("simulate", *SMALL, "--rounds", 3, "--resume").code == 0
-    assert json.loads(Path("dpeer-run/summary.json").read_text())["completed_rounds"] == [3, 3]
-    assert metrics.read_text().startswith(before)
-    assert dpeer("simulate", *SMALL, "--rounds", 1, "--overwrite").code == 0
-    assert len(metrics.read_text().splitlines()) == 1
-
-
-def test_a_damaged_checkpoint_is_named(dpeer: Command, small_task: Path) -> None:
-    assert dpeer("simulate", *SMALL, "--rounds", 2).code == 0
-    (checkpoint,) = Path("dpeer-run/rank-1/checkpoint").iterdir()
-    tensors = next((checkpoint / "learner").glob("*.safetensors"))
-    whole = tensors.read_bytes()
-    for damaged in (whole[:-1] + b"\x7f", whole[:20]):
-        tensors.write_bytes(damaged)
-        ended = dpeer("simulate", *SMALL, "--rounds", 3, "--resume")
-        assert ended.code == 2
-        (line,) = ended.complaints
-        assert checkpoint.name in line
-        assert "damaged" in line
 
 
 def test_debug_shows_the_traceback_wherever_it_stands(dpeer: Command, broken_task: Path) -> None:

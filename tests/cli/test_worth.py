@@ -128,15 +128,6 @@ def test_where_that_takes_too_long_the_command_that_makes_it_later_is_named(
     )
 
 
-def test_why_nothing_can_be_compared_stands_under_the_table(dpeer: Callable[..., Any], small_task: Path) -> None:
-    clinging = "\n    def __deepcopy__(self, memo):\n        raise ValueError('one of a kind')\n"
-    small_task.write_text(small_task.read_text().replace("\n\ndef task", f"{clinging}\n\ndef task"))
-    (line,) = (one for one in dpeer("simulate", *SMALL).out.splitlines() if "no comparison" in one)
-    assert line == (
-        "no comparison with local only: the task's model cannot be copied: ValueError: one of a kind (mine.py line 18)"
-    )
-
-
 def test_peers_to_which_something_happens_are_compared_after_their_rounds(
     dpeer: Callable[..., Any], small_task: Path, in_tmp_path: Path
 ) -> None:

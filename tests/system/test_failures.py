@@ -66,9 +66,7 @@ def test_the_others_finish_when_one_peer_is_killed_and_say_whom_they_lost(
 
 
 @linux
-@pytest.mark.parametrize(
-    ("command", "number"), [("cluster", signal.SIGINT), ("start", signal.SIGINT), ("start", signal.SIGTERM)]
-)
+@pytest.mark.parametrize(("command", "number"), [("cluster", signal.SIGINT), ("start", signal.SIGTERM)])
 def test_a_second_signal_ends_a_run_at_once(command, number, task, dpeer_process, dpeer_command, until, tmp_path):
     common = ("--size", 2, "--task", task, *UNFINISHED, "--out", "run")
     if command == "cluster":

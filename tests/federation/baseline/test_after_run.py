@@ -1,6 +1,8 @@
 """A comparison that is made after the run has ended is the one that the run would have made."""
 
+import contextlib
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -90,6 +92,24 @@ def rounds(folder: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in line.items() if not name.endswith("_seconds")} for line in lines]
 
 
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of one round."""
+    folder = tmp_path_factory.mktemp("left")
+    (folder / "mine.py").write_text(TASK)
+    with contextlib.chdir(folder):
+        simulate(Settings(out=Path("run"), size=2, task="mine.py:task", rounds=1, batch_size=8, alone="never"))
+    return folder
+
+
+@pytest.fixture
+def ended(left: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, to be changed."""
+    shutil.copytree(left, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "run"
+
+
 class Stopping(View):
     """Stops the run once every peer has completed some rounds."""
 
@@ -109,8 +129,8 @@ class Stopping(View):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"keep": "best", "evaluate_on": "validation"}, {"algorithm": "dfedavgm", "finish": "head:2", "seed": 3},
-     {"task": "mine.py:regression"}, {"participation": 0.5, "lr_schedule": "cosine", "rounds": 6}],
+    [{}, {"keep": "best", "evaluate_on": "validation", "algorithm": "dfedavgm", "finish": "head:2", "seed": 3},
+     {"task": "mine.py:regression", "participation": 0.5, "lr_schedule": "cosine", "rounds": 6}],
 )  # fmt: skip
 def test_it_is_the_one_that_the_run_would_have_made(run: Callable[..., Path], options: dict[str, Any]) -> None:
     expected, out = run("beside", **options | {"alone": "always"}), run("later", **options)
@@ -168,10 +188,10 @@ def test_a_run_that_ended_early_is_compared_over_its_completed_rounds(run: Calla
     assert found.alone == summary(other)["accuracy"]
 
 
-def test_what_is_no_run_that_has_ended_is_told(run: Callable[..., Path], tmp_path: Path) -> None:
+def test_what_is_no_run_that_has_ended_is_told(ended: Path) -> None:
+    out = ended
     with pytest.raises(ConfigurationError):
         rank_folders(Path("nowhere"))
-    out = run("run", rounds=1)
     assert rank_folders(out) == [out / "rank-0", out / "rank-1"]
     assert rank_folders(out / "rank-1") == [out / "rank-1"]
     with held(out / "rank-0"), pytest.raises(OutputError):
@@ -193,10 +213,8 @@ def test_what_is_no_run_that_has_ended_is_told(run: Callable[..., Path], tmp_pat
         ({"settings": {"task": "mine.py:task", "size": "two"}}, "has settings of another version"),
     ],
 )
-def test_a_run_of_which_nothing_can_be_told_says_why(
-    run: Callable[..., Path], changes: dict[str, Any], told: str
-) -> None:
-    folder = run("run", rounds=1) / "rank-0"
+def test_a_run_of_which_nothing_can_be_told_says_why(ended: Path, changes: dict[str, Any], told: str) -> None:
+    folder = ended / "rank-0"
     (folder / "summary.json").write_text(json.dumps(summary(folder) | changes))
     with pytest.raises(ConfigurationError, match=told):
         compare_after_run(folder)
@@ -208,8 +226,8 @@ def test_where_nothing_was_shared_there_is_nothing_to_compare(run: Callable[...,
 
 
 @pytest.mark.parametrize("content", [True, False])
-def test_other_data_than_the_runs_are_refused(run: Callable[..., Path], tmp_path: Path, content: bool) -> None:
-    folder = run("run", rounds=1) / "rank-0"
+def test_other_data_than_the_runs_are_refused(ended: Path, tmp_path: Path, content: bool) -> None:
+    folder = ended / "rank-0"
     if content:
         (tmp_path / "other").touch()
     else:  # of data that are not in memory only this is known
@@ -220,12 +238,11 @@ def test_other_data_than_the_runs_are_refused(run: Callable[..., Path], tmp_path
     assert summary(folder) == kept
 
 
-def test_a_model_that_cannot_be_copied_is_told(run: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_copied_is_told(ended: Path, tmp_path: Path) -> None:
     clinging = "\n\nclass Net(Net):\n    def __deepcopy__(self, memo):\n        raise ValueError('one of a kind')\n"
     (tmp_path / "mine.py").write_text(TASK.replace("\n\ndef rows", clinging + "\n\ndef rows"))
-    folder = run("run", rounds=1) / "rank-0"
     with pytest.raises(TaskError):
-        compare_after_run(folder)
+        compare_after_run(ended / "rank-0")
 
 
 @pytest.mark.parametrize(("rows", "refused"), [(3, ConfigurationError), (9, ConfigurationError), (10, CheckpointError)])
