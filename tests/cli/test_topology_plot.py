@@ -57,8 +57,8 @@ def test_the_same_graph_gives_the_same_bytes(suffix: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TOPOLOGIES)
-def test_every_graph_is_drawn(name: str) -> None:
+@pytest.mark.parametrize("name", ["star", "small-world", "exponential-directed", "fresh-directed"])
+def test_every_kind_of_graph_is_drawn(name: str) -> None:
     assert name.encode() in picture(build(name, 16), "svg")
 
 

@@ -51,29 +51,30 @@ def missed(folder: Path, rank: int) -> list[list[int]]:
 
 def test_faults_that_cost_no_body_cost_no_bit(play, results, tmp_path):
     """None at all; a slow rank for which the others wait."""
-    play(None, out="plain")
+    play(None, out="plain", rounds=4)
     for out, faults in (("empty", ""), ("slow", fault("slow", ranks=[1], round=0, times=3))):
-        assert play(faults, out=out)["status"] == "done"
+        assert play(faults, out=out, rounds=4)["status"] == "done"
         assert results(out, 5) == results("plain", 5), out
-        assert [missed(tmp_path / out, rank) for rank in range(5)] == [[[]] * ROUNDS] * 5
+        assert [missed(tmp_path / out, rank) for rank in range(5)] == [[[]] * 4] * 5
 
 
 def test_a_slow_rank_with_a_round_budget_takes_part_in_every_round(play, tmp_path):
     """Five times slower: its training may take a third of a round's minute, 20 of the 270 seconds that it needs."""
     slow = fault("slow", ranks=[1], round=0, times=5)
     (tmp_path / "dpeer.toml").write_text("[rank.1]\nround_seconds = 20.0\n")
-    play(slow, out="budget")
-    assert [missed(tmp_path / "budget", rank) for rank in range(5)] == [[[]] * ROUNDS] * 5
+    rounds = 5
+    play(slow, out="budget", rounds=rounds)
+    assert [missed(tmp_path / "budget", rank) for rank in range(5)] == [[[]] * rounds] * 5
     (tmp_path / "dpeer.toml").unlink()
     lines = entries(tmp_path / "budget", 1)
     asked = lines[0]["steps_asked"]
     # A twentieth first, in which the rank becomes slow; the next round shows by how much.
-    assert [one["steps"] for one in lines[2:]] == [[max(1, int(one * 20 / 270)) for one in asked]] * (ROUNDS - 2)
+    assert [one["steps"] for one in lines[2:]] == [[max(1, int(one * 20 / 270)) for one in asked]] * (rounds - 2)
     assert entries(tmp_path / "budget", 0)[0]["steps"] == entries(tmp_path / "budget", 0)[0]["steps_asked"]
     assert f"{sum(lines[2]['steps'])} of {sum(asked)} steps" in (tmp_path / "budget/rank-1/log.jsonl").read_text()
-    play(slow, "--deadline", 45, out="without")
-    assert sum(len(one) for rank in (0, 2, 3, 4) for one in missed(tmp_path / "without", rank)) > ROUNDS
-    play(slow, "--round-seconds", "auto", out="auto")
+    play(slow, "--deadline", 45, out="without", rounds=rounds)
+    assert sum(len(one) for rank in (0, 2, 3, 4) for one in missed(tmp_path / "without", rank)) > rounds
+    play(slow, "--round-seconds", "auto", out="auto", rounds=rounds)
     assert entries(tmp_path / "auto", 1)[-1]["steps"] < asked
     assert entries(tmp_path / "auto", 0)[-1]["steps"] == entries(tmp_path / "auto", 0)[-1]["steps_asked"]
 

@@ -70,7 +70,7 @@ def test_the_smallest_of_a_matrix_that_is_not_a_laplacian_is_that_of_the_dense_o
     assert eigen.smallest(matrix) == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("size", [3, 700, 2048, 2049])
+@pytest.mark.parametrize("size", [3, 700, 2049])
 def test_small_and_large_sizes_agree_with_the_closed_form(size: int) -> None:
     matrix = csr_array(nx.laplacian_matrix(nx.cycle_graph(size)).astype(float))
     assert eigen.smallest(matrix, laplacian=True) == pytest.approx(4.0 * math.sin(math.pi / size) ** 2, rel=1e-6)
