@@ -18,10 +18,7 @@ def test_the_invariants_hold_in_drawn_schedules(first, family):
 
 
 ONCE_WRONG = {
-    (
-        "islands",
-        11240,
-    ): "a returner waits in the last round for a body that is on its way: word of it came before",
+    ("islands", 11240): "a returner waits in the last round for a body of which word came before",
     ("islands", 32030): "a peer whose only sender is slow, and comes back, too, may end without it",
     ("returns", 1312): "a heartbeat that leaves before an entry is on disk names that entry",
     ("returns", 5154): "a returner waits for a neighbor that was killed with the last body",
@@ -36,10 +33,7 @@ ONCE_WRONG = {
     ("crossings", 146): "a peer that leaves while it meets the others",
     ("crossings", 6149): "a link on which no hello of one end arrives",
     ("restores", 6182): "a peer whose neighbors were left behind and have ended finds none",
-    (
-        "restores",
-        31048,
-    ): "a release that nobody knew of when a copy was put back is not found after the next one",
+    ("restores", 31048): "a release of which nobody knew when a copy was put back is not found after the next",
     ("restores", 3335): "a body that was cut on its way is made again: the copy comes back to the very round",
     ("members", 5153): "two lists of one number: one that moves by the list that never counts may end isolated",
     ("members", 166): "a peer between one that is dead and a newcomer that has not come may end isolated",

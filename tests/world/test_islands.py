@@ -18,7 +18,7 @@ from tests.world.scenario import Scenario
 from tests.world.world import World
 
 
-@pytest.mark.parametrize("seconds", [5.0, 20.0, 40.0, 120.0])
+@pytest.mark.parametrize("seconds", [20.0, 120.0])
 def test_a_peer_that_is_cut_off_pauses_and_trains_with_the_others_again(seconds):
     """One of four, rounds of half a second: before, most rounds had no exchange anywhere after the cut."""
     world = World(Scenario(1, "ring", 4, 120, pace=0.5, faults=(Fault("part", (3,), 10.0, seconds),))).run()

@@ -12,27 +12,28 @@ from tests.world.faults import Fault
 from tests.world.scenario import Scenario
 from tests.world.world import World
 
+ROUNDS = 36
 SLOW = Fault("slow", (3,), 0.0, math.inf, times=40.0)
 
 
 def played(**changes):
-    return World(Scenario(3, "ring", 5, 60, faults=(SLOW,), disk=(0.0,), **changes), log=True).run()
+    return World(Scenario(3, "ring", 5, ROUNDS, faults=(SLOW,), disk=(0.0,), **changes), log=True).run()
 
 
 def missed(world):
     """The rounds in which rank 2 has not mixed the slow rank's body."""
-    return [number for number in range(60) if 3 not in world.used[2, number]]
+    return [number for number in range(ROUNDS) if 3 not in world.used[2, number]]
 
 
 def test_a_peer_forty_times_slower_is_mixed_in_every_round_and_the_others_are_not_held_up():
     waiting, left_out = played(), played(deadline=8.0)
     assert missed(waiting) == []
-    assert min(waiting.ended[rank, 59] for rank in range(5)) > 60 * 0.6 * 40
-    assert len(missed(left_out)) >= 50, "it takes part in hardly a round"
+    assert min(waiting.ended[rank, ROUNDS - 1] for rank in range(5)) > ROUNDS * 0.6 * 40
+    assert len(missed(left_out)) >= ROUNDS - 8, "it takes part in hardly a round"
     budgeted = played(deadline=8.0, budgets=((3, 2.0),))
     assert missed(budgeted) == []
     assert budgeted.sat_out == set()
-    assert max(budgeted.ended.values()) < 60 * 4.5, "one step of its ten takes at most 0.1 * 1.4 * 40 seconds"
+    assert max(budgeted.ended.values()) < ROUNDS * 4.5, "one step of its ten takes at most 0.1 * 1.4 * 40 seconds"
 
 
 @pytest.mark.parametrize("deadline", [None, 8.0])
@@ -40,10 +41,10 @@ def test_it_finds_by_itself_how_long_a_round_may_take(deadline):
     """It trains the first round whole: all wait for it then, or it sits some rounds out."""
     world = played(deadline=deadline, budgets=((3, "auto"),))
     late = max(missed(world), default=0)
-    assert late < 45
-    assert all(3 in world.used[rank, number] for rank in (2, 4) for number in range(late + 1, 60))
+    assert late < ROUNDS - 10
+    assert all(3 in world.used[rank, number] for rank in (2, 4) for number in range(late + 1, ROUNDS))
     first = max(world.ended[rank, late] for rank in (2, 4))
-    assert (world.ended[2, 59] - first) / (59 - late) < 6, "seconds a round"
+    assert (world.ended[2, ROUNDS - 1] - first) / (ROUNDS - 1 - late) < 6, "seconds a round"
 
 
 def test_a_round_is_trained_again_with_the_steps_that_were_released():
