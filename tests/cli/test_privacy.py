@@ -142,36 +142,11 @@ def test_an_alternate_head_is_charged_for_both_counts() -> None:
         assert parsed(*rdp, "--dp-head", head)["epsilon"] == found["epsilon"]
 
 
-@pytest.mark.slow
-def test_printed_noise_is_enough_for_records_too() -> None:
-    noise = (*STEPS, "--rounds", 15, "--target-epsilon", 3)
-    printed = re.search(r"noise multiplier ([\d.]+)", words(*noise))
-    assert printed
-    assert parsed(*EPSILON_OF_SAMPLE, printed[1])["epsilon"] <= 3.0
-    assert parsed(*EPSILON_OF_SAMPLE, float(printed[1]) - 0.01)["epsilon"] > 3.0
-    found = parsed(*noise, "--clip-norm", 0.5)
-    assert found["epsilon"] <= 3.0
-    assert found["noise_multiplier"] == float(printed[1])
-    assert found["noise_std"] == pytest.approx(0.5 * found["noise_multiplier"])
-    assert (found["mode"], found["steps"]) == ("sample", 300)
-
-
 def test_delta_follows_the_number_of_records() -> None:
     rdp = (*EPSILON_OF_SAMPLE, 1, "--accountant", "rdp", "--records")
     assert parsed(*rdp, 50_000)["delta"] == pytest.approx(2e-6)
     assert parsed(*rdp, 200)["delta"] == 1e-5
     assert "delta 0.001 is above 1/(10 N) = 0.0005 of 200 records" in words(*rdp, 200, "--delta", 0.001)
-
-
-@pytest.mark.slow
-def test_eight_hospitals_survive_the_noise_for_records() -> None:
-    asked = (*SURVIVAL_OF_SAMPLE, "--target-epsilon", 8, "--accountant", "pld")
-    found = parsed(*asked)
-    assert found["noise_multiplier"] == pytest.approx(0.916, abs=0.001)
-    assert found["noise_norm_over_clip_norm"] == pytest.approx(found["noise_multiplier"] * math.sqrt(60_000) / 100)
-    assert found["noise_over_longest_way"] == pytest.approx(0.04, abs=0.001)
-    assert (found["steps"], found["survives"]) == (400, True)
-    assert "Training may survive this: the noise left in the average of 8 bodies after 20 rounds is" in words(*asked)
 
 
 def test_survival_for_records_says_what_is_protected_and_what_to_do() -> None:

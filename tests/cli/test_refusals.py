@@ -66,7 +66,6 @@ REFUSED = {
     "simulate --size eight": "'--size': 'eight'",
     "simulate --body-lr -1": "--body-lr = -1.0",
     "simulate --keep first": "'--keep': 'first'",
-    "simulate --preset paper-cifr": "unknown preset 'paper-cifr'",
     "simulate --task-option data": "--task-option 'data'",
     "simulate --federation none.toml": "--federation 'none.toml': No such file or directory",
     "simulate --federation typo.toml": "unknown key 'topolgy' in typo.toml",
@@ -113,13 +112,10 @@ REFUSED = {
     "model dpeer-run/rank-0": "'dpeer-run/rank-0/model.safetensors' is a model of 2 rounds",
     "model dpeer-run/rank-0 --output m.pt": "--output 'm.pt': name a file that ends in .safetensors",
     "model dpeer-run/rank-0 --output no/m.safetensors": "--output 'no/m.safetensors': no such folder: 'no'",
-    "report dpeer-run gone --label one": "--label: 1 for 2 folders; give one for each, or none",
     "report gone": "'gone' is no folder",
     # Pages.
-    "top gone": "no folder 'gone' exists; name the --out of a run, or rank-R in it",
     "dashboard gone": "no folder 'gone' exists; name the --out of a run, or rank-R in it",
     "dashboard dpeer-run --listen dpeer-run": "'--listen': 'dpeer-run'",
-    "dashboard dpeer-run --listen 127.1:7790": "127.1 is no IPv4 address: write 127.0.0.1",
     "dashboard dpeer-run --listen *:7790": "--listen *:7790: name one address of this host",
     # Other commands.
     "keygen --rank -1": "--rank -1: expected a rank, from 0",
@@ -138,7 +134,6 @@ REFUSED = {
     "topology show --size ''": "--size ''",
     "topology show --size 8,16": "--size '8,16'",
     "topology show --size 2001": "--size 2001",
-    "topology show --topology grid:2by4": "topology 'grid:2by4': write grid:ROWSxCOLUMNS, for example grid:2x4",
     "topology show --topology file:three.txt --size 4": "file:three.txt: joins 3 peers",
     "topology spectral-gap --topology ring,grid --size 8,13": "grid: size 13 is prime, which leaves only a line",
     "topology spectral-gap --size eight": "--size 'eight'",
@@ -173,9 +168,6 @@ REFUSED = {
     f"{SAMPLE} --size 8": "--parameters must be given",
     f"{SAMPLE} --head-steps 5": "--head-steps 5",
     f"{SAMPLE} --dp-head alternate": "--dp-head alternate: the head has steps of its own",
-    f"{SAMPLE} --accountant exact": "accountant exact with sampling 0.05",
-    f"{SAMPLE} --batch-size 0": "'--batch-size': 0 is not in the range",
-    f"{SAMPLE} --steps 0": "'--steps': 0 is not in the range",
 }
 """By arguments a fragment of the line on stderr, with the key and the value."""
 

@@ -23,6 +23,11 @@ WAITING = Snapshot(
 )  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
 @contextmanager
 def running(folder: Path, handlers: dict[str, Handler], ends: threading.Event | None = None) -> Iterator[None]:
     """A peer's control socket, on a thread of its own, until the block or the event ends."""
@@ -49,10 +54,7 @@ def ended(folder: Path, **summary: Any) -> None:
     (folder / "summary.json").write_text(json.dumps(summary))
 
 
-def test_a_table_has_running_peers_and_those_that_have_ended(
-    dpeer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+def test_a_table_has_running_peers_and_those_that_have_ended(dpeer: Callable[..., Any], tmp_path: Path) -> None:
     ended(tmp_path / "rank-0", status="done", completed_rounds=20, rounds=20)
     with running(tmp_path / "rank-2", {"status": lambda request: asdict(WAITING)}):
         found = dpeer("status", tmp_path)
@@ -82,10 +84,7 @@ def test_a_state_is_a_sentence(snapshot: Snapshot, words: str) -> None:
     assert state(asdict(snapshot)) == words
 
 
-def test_neighbors_that_are_alike_have_their_reason_in_common(
-    dpeer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+def test_neighbors_that_are_alike_have_their_reason_in_common(dpeer: Callable[..., Any], tmp_path: Path) -> None:
     liveness = (("alive", ""), ("dead", "silent for 7 s"), ("dead", "silent for 9 s"), ("dead", "silent for 7 s"))
     neighbors = tuple(NeighborSnapshot(rank, word, 0, 1.0, why) for rank, (word, why) in enumerate(liveness))
     with running(tmp_path / "rank-4", {"status": lambda request: asdict(replace(WAITING, neighbors=neighbors))}):
@@ -179,10 +178,7 @@ def test_rates_are_of_one_process() -> None:
     assert Rates(asdict(replace(more, pid=1)), 12.0, before).sent is None, "it was started again, and counts from 0"
 
 
-def test_members_on_other_hosts_are_rows_with_their_rounds(
-    dpeer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+def test_members_on_other_hosts_are_rows_with_their_rounds(dpeer: Callable[..., Any], tmp_path: Path) -> None:
     with (
         running(
             tmp_path / "rank-2", {"status": lambda _: asdict(replace(WAITING, members={0: 6, 1: 4, 2: 7, 5: None}))}
@@ -200,10 +196,7 @@ def test_members_on_other_hosts_are_rows_with_their_rounds(
     assert [line.partition(":")[0] for line in checked.splitlines()] == ["rank-2", "rank-3"], "those asked alone"
 
 
-def test_words_of_a_peer_are_shown_as_they_are(
-    dpeer: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
+def test_words_of_a_peer_are_shown_as_they_are(dpeer: Callable[..., Any], tmp_path: Path) -> None:
     odd = replace(WAITING, phase="pause", why="[red]see [/nowhere]")
     with running(tmp_path / "rank-2", {"status": lambda request: asdict(odd)}):
         assert "([red]see [/nowhere])" in dpeer("status", tmp_path).out

@@ -81,13 +81,6 @@ def with_metrics(folder, **entry):
     (folder / "metrics.jsonl").write_text(json.dumps({"round": 0, "bytes_sent": 50, **entry}) + "\n")
 
 
-@pytest.mark.parametrize("rounds", [1, 300])
-def test_the_noise_follows_from_the_budget_and_just_fits_the_rounds(rounds):
-    guarantee = promised(target_epsilon=8.0, rounds=rounds)
-    assert guarantee.epsilon(rounds) <= 8.0 < guarantee.epsilon(rounds + 1)
-    assert guarantee.epsilon(rounds) == pytest.approx(8.0, rel=1e-6)
-
-
 def test_it_follows_from_the_rounds_in_which_a_peer_takes_part():
     settings = Settings(privacy="client", target_epsilon=8.0, rounds=40, size=10, participation=0.3)
     graph = build_graph(settings)

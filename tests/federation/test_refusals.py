@@ -113,7 +113,6 @@ HOSTS = [Host("tcp://a:1"), Host("tcp://b:1")]
 @pytest.mark.parametrize(
     ("content", "read", "fragment"),
     [
-        ("[rank.3]\nadress = 'tcp://127.0.0.1:1'", load, "unknown key 'adress' in [rank.3] of "),
         ("[rank.1]\nwait = 'soon'", load, "rank.1.wait in "),
         ("size = 4\n[rank.-1]\nbatch_size = 4", load, "rank.-1 in "),
         ("size = 3", listed_keys, "it lists no keys"),
