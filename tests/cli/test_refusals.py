@@ -57,7 +57,7 @@ REFUSED = {
     # The command line as a whole.
     "clutser": "unknown command 'clutser'",
     "--verison": "No such option '--verison'. Did you mean '--version'?",
-    "simulate --topolgy ring": "No such option '--topolgy'. Did you mean '--topology'?",
+    "simulate --topolgy ring": "No such option '--topolgy'.",
     "simulate surplus=1": "Got unexpected extra argument (surplus=1)",
     "cluster --faults faults.toml": "--faults: only dpeer simulate",
     # Settings of a run.

@@ -52,10 +52,8 @@ def values(lines: list[str]) -> list[str]:
 
 
 def test_what_is_trained_is_said_and_no_value_that_is_a_default(notes: Start) -> None:
-    assert notes("--body-lr", 0.05) == [
-        "dfedsmdc on mine.py:task: 12 training samples, body of 30 parameters, head of 14"
-    ]
-    assert values(notes("--finish", "head:2", "--rho", 0.5)) == ["rho 0.5", "finish head:2 at rate 0.013"]
+    assert notes(body_lr=0.05) == ["dfedsmdc on mine.py:task: 12 training samples, body of 30 parameters, head of 14"]
+    assert values(notes(finish="head:2", rho=0.5)) == ["rho 0.5", "finish head:2 at rate 0.013"]
 
 
 def test_what_is_off_by_default_is_named_where_it_is_on(notes: Start) -> None:
