@@ -21,6 +21,7 @@ from dpeer.federation.keys import keyrings, public_keys, secret_file, write_secr
 from dpeer.federation.new_federation_file import Site, federation_file
 from dpeer.federation.settings import Settings
 from dpeer.peer.peer import dialled
+from dpeer.topology.declared import DECLARED
 from dpeer.topology.settings import build_graph
 from dpeer.training.data.tables.schema import read_schema
 
@@ -86,8 +87,11 @@ def plan(flags: Mapping[str, Any], hosts: Sequence[Host] | None, folder: Path, *
     apart = bool(places) and not all_on_this_host(checked, checked.size)
     if apart:
         values.setdefault("wait", _WAIT)
+    brought = dict(enumerate(graph.declared))
+    if brought:
+        values["weights"] = DECLARED  # the numbers stand with the ranks
     sites = tuple(
-        Site(rank, hosts[rank].site if hosts else "", places.get(rank, {}).get("address"))
+        Site(rank, hosts[rank].site if hosts else "", places.get(rank, {}).get("address"), brought.get(rank))
         for rank in range(checked.size)
     )
     _check_run(checked)

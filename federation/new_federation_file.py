@@ -11,7 +11,7 @@ from dpeer.sections import in_words
 from dpeer.toml_text import comment, key_text, value_text
 
 _LISTED = {
-    "The federation: equal at all sites": ("name", "size", "topology", "algorithm", "rounds", "seed"),
+    "The federation: equal at all sites": ("name", "size", "topology", "weights", "algorithm", "rounds", "seed"),
     "Data and model": ("task", "task_options", "schema"),
     "Privacy: equal at all sites (docs/privacy.md)": ("privacy", "target_epsilon"),
     "Sites that come and go (docs/running.md)": ("wait", "quorum", "deadline"),
@@ -54,11 +54,13 @@ class Site:
         rank: Its number.
         site: The name of its site; empty for none.
         address: Where its neighbors reach it; None where it only dials out, or all are on one host.
+        weight: What it brings, where weights are declared.
     """
 
     rank: int
     site: str
     address: str | None
+    weight: float | None = None
 
 
 def federation_file(
@@ -116,6 +118,8 @@ def _table(one: Site, key: str | None, folder: str, *, apart: bool, bind_all: bo
     secret = f"{folder}/rank-{one.rank}.secret"
     lines = [*comment(one.site)] if one.site else []
     lines.append(f"[rank.{key_text(str(one.rank))}]")
+    if one.weight is not None:
+        lines.append(f"weight = {value_text(one.weight)}")
     if one.address is not None:
         lines.append(f"address = {value_text(one.address)}")
         if bind_all and one.address.startswith("tcp://"):

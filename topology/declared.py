@@ -44,7 +44,8 @@ def read(weights: str, size: int) -> tuple[float, ...]:
     _, colon, text = weights.partition(":")
     if not colon:
         raise TopologyError(
-            f"weights {DECLARED}: no rank has a weight: write weight = NUMBER into each [rank.N] of the federation file"
+            f"weights {DECLARED}: no rank has a weight: write weight = NUMBER into each [rank.N] of the federation "
+            f"file, or give {DECLARED}:400,20,30"
         )
     try:
         numbers = tuple(float(one) for one in text.split(","))

@@ -96,6 +96,16 @@ def test_settings_that_are_given_are_in_the_file_and_paths_count_from_it(dpeer: 
     assert settings.model_fields_set == {*given, "size", "schema", "rank"}
 
 
+def test_declared_weights_stand_with_the_ranks(dpeer: Run) -> None:
+    assert dpeer("init", "--size", 3, "--weights", "declared:400,20,30.5").code == 0
+    text = Path("dpeer.toml").read_text()
+    assert 'weights = "declared"\n' in text
+    assert "[rank.2]\nweight = 30.5\n" in text
+    assert loaded().weights == "declared:400,20,30.5"
+    (line,) = dpeer("init", "other", "--size", 3, "--weights", "declared").complaints
+    assert line.startswith("dpeer: weights declared: no rank has a weight: write weight = NUMBER into each [rank.N] of")
+
+
 def test_the_last_lines_are_a_sites_commands_and_name_a_section_that_is_there(dpeer: Run) -> None:
     Path("hosts.txt").write_text(HOSTS)
     assert dpeer("init", "here").out.endswith(LAST.format(named=" --federation here/dpeer.toml", rank="R"))

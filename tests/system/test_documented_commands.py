@@ -232,6 +232,7 @@ FAST = {
     "dpeer algorithms NAME": Small(put=("NAME", "dfedmdc")),
     "dpeer keygen --rank R --out keys": Small(put=(" R ", " 4 ")),
     "dpeer keygen --rank 2 --out new": Small(),
+    "dpeer init --size 3 --weights declared:400,20,30": Small(),
     "dpeer init ward-study --hosts hosts.txt": Small(data=(hosts_file,)),
     "dpeer init ward-study --hosts hosts.txt --operator": Small(data=(hosts_file,)),
     "dpeer members show dpeer-run": Small(data=(members_file,), put=("dpeer-run", "members-0.json")),
