@@ -11,9 +11,10 @@ Round t of peer i, with a base b_i that it trains from, and a velocity u_i that 
 
     dpeer simulate --algorithm examples/outer_steps.py:OuterSteps --optimizer adamw --local-steps 50
 
-W is doubly stochastic, so the mean of all peers takes DiLoCo's step on the mean of their changes, on every graph. With
-`--topology full --weights uniform` each peer takes the server's step. Peers drift apart where the step is too long for
-their graph: with a symmetric W it must hold that a (1 - l) < (2 + 2m) / (1 + 2m) for the smallest eigenvalue l of W.
+W keeps the mean of all peers (by p with declared weights), so the mean takes DiLoCo's step on the mean of their
+changes, on every graph. With `--topology full --weights uniform` each peer takes the server's step. Peers drift apart
+where the step is too long for their graph: with a symmetric W it must hold that a (1 - l) < (2 + 2m) / (1 + 2m) for the
+smallest eigenvalue l of W.
 """
 
 from __future__ import annotations

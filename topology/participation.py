@@ -6,7 +6,8 @@ server averages over the participants.
 
 `Participation` keeps the graph: the weight of an absent neighbor goes to the diagonal, every other weight stays, and
 absent peers keep their bodies. Little is mixed in a round of few: among 10 of 100 peers of a full graph each keeps 0.91
-of its own. Where the graph's matrix is symmetric the round's is, too, and the average over the peers is kept.
+of its own. Where the graph's matrix is symmetric the round's is, too, and the average over the peers is kept: the one
+by p with declared weights, of which the round keeps detailed balance.
 
 `ServerSampling` is the paper's server without the server. With S the sample of a round, all rows of its matrix are
 

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from dpeer.privacy import Charge
 from dpeer.privacy.accounting import total_epsilon
+from dpeer.topology import build
+from dpeer.topology.declared import spelled
 from dpeer.training import TorchLearner
 from dpeer.training.algorithms.fedavg_ls import smoothed
 from tests.training.dp_learners import sampled
@@ -193,18 +195,20 @@ def test_three_rounds_are_those_of_the_formulas(case: str, head: tuple[str, ...]
 # The control variates of SCAFFOLD: what is tracked of them, and what they are good for.
 
 
-def means(learners: list[TorchLearner]) -> tuple[Vector, Vector]:
-    """Over the peers: of what is tracked, and of their own variates."""
+def means(learners: list[TorchLearner], p: tuple[float, ...] | None = None) -> tuple[Vector, Vector]:
+    """Over the peers, by p or alike: of what is tracked, and of their own variates."""
     tracked = [ours.trainer.extras["variates"].double().numpy() for ours in learners]
     own = [ours.algorithm.state["own"].double().numpy() for ours in learners]
-    return np.mean(tracked, axis=0), np.mean(own, axis=0)
+    return np.average(tracked, axis=0, weights=p), np.average(own, axis=0, weights=p)
 
 
-def test_the_mean_of_what_is_tracked_is_that_of_the_variates() -> None:
+@pytest.mark.parametrize("p", [None, (40, 2, 3, 11)])
+def test_the_mean_of_what_is_tracked_is_that_of_the_variates(p: tuple[float, ...] | None) -> None:
     learners = peers("scaffold", momentum=0.5, weight_decay=0.1)
+    weights = None if p is None else build("ring", 4, weights=spelled(p)).weights
     for number in range(5):
-        gossip(learners, 1, start=number)
-        tracked, own = means(learners)
+        gossip(learners, 1, start=number, weights=weights)
+        tracked, own = means(learners, p)
         np.testing.assert_allclose(tracked, own, rtol=0, atol=1e-6)
     assert np.abs(own).max() > 0.01
 

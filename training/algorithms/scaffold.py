@@ -21,11 +21,12 @@ any more (momentum 0.9 makes it ten times as long), the mean of the gradients st
 one.
 
 Where W is doubly stochastic, mixing keeps the sum of the t_i, and what `train` adds to it is what the c_i change by: so
-the mean of the t_i is that of the c_i in every round, though a single t_i is what has come this far. A message that is
-lost in one direction alone makes that round's weights stochastic by rows only, and from then on the two means differ by
-a constant, which no later round takes away: every peer's steps are off by it. (Where neither of two neighbors hears the
-other, their weights stay symmetric, and nothing is lost.) With `--privacy client` the noise in every message is such a
-difference, too. The head, which stays at home, is trained in the same steps, without variates.
+the mean of the t_i is that of the c_i in every round, though a single t_i is what has come this far. (With declared
+weights the means by p are equal.) A message that is lost in one direction alone makes that round's weights stochastic
+by rows only, and from then on the two means differ by a constant, which no later round takes away: every peer's steps
+are off by it. (Where neither of two neighbors hears the other, their weights stay symmetric, and nothing is lost.) With
+`--privacy client` the noise in every message is such a difference, too. The head, which stays at home, is trained in
+the same steps, without variates.
 
 Where a sample of the peers trains and all take the mean of what it sends (`--participation-mode server`), c is to
 change by the sum over the sample divided by the number of all peers, as in the paper's line 17. So what is added to t_i
