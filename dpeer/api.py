@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dpeer.exceptions import ConfigurationError, PeerFailed
 from dpeer.federation.background_loop import BackgroundLoop
 from dpeer.federation.cluster_child import check_not_a_peer
+from dpeer.federation.notebook import NotebookLine, in_notebook
 from dpeer.federation.run import check_converged, cluster
 from dpeer.federation.settings import Settings, revalidated
 from dpeer.federation.view import View
@@ -121,7 +122,7 @@ def run(
 
     It works where an event loop is running, too, as in a notebook. Ctrl-C (the interruption of a notebook's cell) stops
     the peers after their minibatch and keeps their last completed round; `KeyboardInterrupt` is raised then, and
-    ``resume=True`` goes on from there.
+    ``resume=True`` goes on from there. A notebook shows the last round in a line, unless `on_record` is given.
 
     Args:
         settings: The federation's; the defaults if None. Its `task` may be a callable, its `algorithm` a class.
@@ -153,7 +154,11 @@ def run(
         )
     forget_changed()
     forget_graphs()
-    view = _Listener(on_record, mode) if on_record is not None else View()
+    view = View()
+    if on_record is not None:
+        view = _Listener(on_record, mode)
+    elif in_notebook():
+        view = NotebookLine(settings.size, settings.rounds)
     drive = BackgroundLoop()
     run_all = cluster if mode == "cluster" else simulate
     result = run_all(settings, resume=resume, overwrite=overwrite, open_view=lambda: view, drive=drive)

@@ -337,5 +337,7 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
     client.execute(env={**os.environ, "PYTHONPATH": str(ROOT)})
     (shown,) = notebook.cells[4].outputs
     assert len(eval(shown["data"]["text/plain"])) == 2
+    written = "".join(one["text"] for one in notebook.cells[1].outputs if one.get("name") == "stdout")
+    assert written.rpartition("\r")[2].startswith("round 2/2, loss "), "the last round, below the cell"
     (summary,) = notebook.cells[2].outputs
     assert "accuracy_mean" in summary["data"]["text/plain"]
