@@ -65,6 +65,15 @@ class Result:
         return [_accuracy(lines[-1], measure) for lines in self._lines]  # the last round is always evaluated
 
     @property
+    def course(self) -> tuple[tuple[float | None, ...], ...]:
+        """Losses and accuracies of every peer in every round: of two runs equal only if they compute the same."""
+        return tuple(
+            (line.train_loss, line.test_loss, line.accuracy, line.accuracy_trained)
+            for lines in self._lines
+            for line in lines
+        )
+
+    @property
     def keeps_another(self) -> bool:
         """Whether a peer has kept another model than that of its last round after mixing."""
         return any(peer.accuracy != lines[-1].accuracy for peer, lines in zip(self.peers, self._lines, strict=True))

@@ -76,6 +76,7 @@ def accuracy_table(condition: str, measure: Measure, rows: ResultsByRow, baselin
     remarks = []
     if (share := majority(next(iter(rows.values())))) is not None:
         remarks.append(f"always answering each peer's most frequent training class: {share:.4f}")
+    remarks += _equal(rows) if measure == "accuracy_mixed" else []
     done = [row for row, results in rows.items() if any(result.finished for result in results)]
     if measure == "accuracy" and done and len(done) < len(rows):
         remarks.append(f"finished at home: {', '.join(done)}; the others are not")
@@ -84,6 +85,19 @@ def accuracy_table(condition: str, measure: Measure, rows: ResultsByRow, baselin
         remarks.append(f"training diverged in a peer (loss not finite): {', '.join(gone)}")
     what = title if measure == "accuracy" else f"{MEASURES[measure]}, {title}"
     return Table(f"{condition}: accuracy {what}", columns, lines, remarks)
+
+
+def _equal(rows: ResultsByRow) -> list[str]:
+    """Lines on rows that are the same computation, such as two algorithms that settings alone set apart."""
+    found: dict[tuple[object, ...], list[str]] = {}
+    for row, results in rows.items():
+        found.setdefault(tuple(result.course for result in results), []).append(row)
+    return [
+        f"{', '.join(same)}: equal in each round of each peer, for what sets them apart changes nothing with these "
+        "settings"
+        for same in found.values()
+        if len(same) > 1
+    ]
 
 
 def metric_table(condition: str, rows: ResultsByRow) -> Table | None:

@@ -137,6 +137,21 @@ def test_a_kept_model_has_a_table_where_it_is_another_model(result: Made) -> Non
     assert [line["accuracy"] for line in csv_rows(rows, {}, [0])] == [0.6, 0.6, 0.75, 0.5, 0.4, 0.4]
 
 
+def test_rows_that_compute_the_same_are_named(result: Made) -> None:
+    """A loss that differs in its last bit tells them apart, though all accuracies are equal."""
+
+    def loss(value: float) -> Callable[[int, int], dict[str, Any]]:
+        return lambda rank, number: {"train_loss": value}
+
+    one, other = (result([[0.5] * 2] * 3, loss(value)) for value in (0.25, math.nextafter(0.25, 1)))
+    rows = {"local": [other, one], "dfedavgm": [one, one], "fedavg": [one, one]}
+    table = accuracy_table("full", "accuracy_mixed", rows, "local", "local")
+    line = "equal in each round of each peer, for what sets them apart changes nothing with these settings"
+    assert table.remarks[-1] == f"dfedavgm, fedavg: {line}"
+    before = accuracy_table("full", "accuracy_trained", rows, "local", "local")
+    assert not any(line in one for one in before.remarks), "once is enough"
+
+
 def test_rows_that_diverged_are_named(result: Made) -> None:
     good, bad = result([[0.5] * 2]), result([[0.5] * 2], lambda rank, number: {"diverged": True})
     rows = {"local": [good, good], "dfedmdc": [good, bad]}
