@@ -205,19 +205,13 @@ def test_holding_everything_is_dfedavgm() -> None:
     h = Hyperparameters(body_epochs=2, batch_size=8)
     sparse = [learner(rank, h=h, sparsity=0.0) for rank in range(SIZE)]
     dense = [learner(rank, "dfedavgm", h) for rank in range(SIZE)]
+    for sparsity in (0.0, 1e-9):
+        _, values = learner(sparsity=sparsity).release(0) or []
+        assert memoryview(values).nbytes == 4 * COUNT
     gossip(sparse, 3)
     gossip(dense, 3)
     for a, b in zip(sparse, dense, strict=True):
         torch.testing.assert_close(a.body, b.body, rtol=0, atol=1e-5)
-
-
-# Densities.
-
-
-def test_no_sparsity_holds_everything() -> None:
-    for sparsity in (0.0, 1e-9):
-        _, values = learner(sparsity=sparsity).release(0) or []
-        assert memoryview(values).nbytes == 4 * COUNT
 
 
 def test_a_parameter_of_no_elements_does_no_harm() -> None:

@@ -1,4 +1,4 @@
-"""FedRoD, its personal head linear or made by a hypernetwork, against numpy; and what its messages tell."""
+"""FedRoD, its personal head linear or made by a hypernetwork, against torch in float64; and what its messages tell."""
 
 import copy
 import math
@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import Interrupted
@@ -75,96 +76,66 @@ def nu(ours: TorchLearner) -> Array:
 # The computation of its own.
 
 
-def softmax(logits: Array) -> Array:
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
-
-
 class Client:
-    """A client in float64, with gradients written out.
+    """A client in float64.
 
     Attributes:
         nu: The hypernetwork, which is kept and averaged as it is; or the weight and bias of a linear head.
     """
 
     def __init__(self, rank: int, h: Hyperparameters, bias: bool, linear: bool) -> None:
-        self.rank, self.h, self.bias, self.linear = rank, h, bias, linear
-        self.generic = {name: value.double().numpy().copy() for name, value in net(bias).state_dict().items()}
-        self.x, self.y = data(rank)[0].double().numpy(), data(rank)[1].numpy()
-        counts = np.bincount(self.y, minlength=CLASSES)
-        with np.errstate(divide="ignore"):
-            self.prior = np.log(counts)
-        self.a = counts / SAMPLES
+        self.rank, self.h, self.linear, self.net = rank, h, linear, net(bias).double()
+        self.x, self.y = data(rank)[0].double(), data(rank)[1]
+        counts = torch.bincount(self.y, minlength=CLASSES).double()
+        self.prior, self.a = counts.log(), counts / SAMPLES
         outputs = CLASSES * (FEATURES + bias)
         rng = np.random.default_rng(np.random.SeedSequence(SEED, spawn_key=(17,)))
         shapes = {"u": (HIDDEN, CLASSES), "b": (HIDDEN,), "v": (outputs, HIDDEN), "c": (outputs,)}
-        self.nu = {
-            name: rng.uniform(-1, 1, shape) / np.sqrt(CLASSES if name in "ub" else HIDDEN)
+        drawn = [
+            torch.from_numpy(rng.uniform(-1, 1, shape) / np.sqrt(CLASSES if name in "ub" else HIDDEN))
             for name, shape in shapes.items()
-        }
-        if linear:
-            self.nu = {name: self.generic[f"fc.{name}"].copy() for name in ("weight", "bias")}
+        ]
+        self.nu = [nn.Parameter(p.detach().clone()) for p in (self.net.fc.parameters() if linear else drawn)]
 
-    def personal(self) -> tuple[Array, Array]:
+    def personal(self) -> tuple[Any, Any]:
         if self.linear:
-            return self.nu["weight"], self.nu["bias"]
-        made = self.nu["v"] @ np.maximum(self.nu["u"] @ self.a + self.nu["b"], 0) + self.nu["c"]
-        weight = made[: CLASSES * FEATURES].reshape(CLASSES, FEATURES)
-        return weight, made[CLASSES * FEATURES :] if self.bias else np.zeros(CLASSES)
+            return tuple(self.nu)
+        u, b, v, c = self.nu
+        made = v @ torch.relu(u @ self.a + b) + c
+        weight, bias = made[: CLASSES * FEATURES].view(CLASSES, FEATURES), made[CLASSES * FEATURES :]
+        return weight, bias if len(bias) else 0.0
 
-    def features(self, x: Array) -> Array:
-        return np.asarray(np.tanh(x @ self.generic["body.weight"].T + self.generic["body.bias"]))
-
-    def logits(self, f: Array) -> tuple[Array, Array]:
+    def logits(self, rows: Any = slice(None)) -> tuple[Tensor, Tensor]:
+        """Of the generic head, and of the personal one, whose gradient leaves the body alone."""
+        f = torch.tanh(self.net.body(self.x[rows]))
         weight, bias = self.personal()
-        return f @ self.generic["fc.weight"].T + self.generic.get("fc.bias", 0), f @ weight.T + bias
-
-    def gradients(self, rows: Array) -> tuple[dict[str, Array], dict[str, Array], float]:
-        x, y = self.x[rows], np.eye(CLASSES)[self.y[rows]]
-        f = self.features(x)
-        shared, own = self.logits(f)
-        d = (softmax(shared + self.prior) - y) / len(rows)
-        before = (d @ self.generic["fc.weight"]) * (1 - f**2)
-        generic = {"body.weight": before.T @ x, "body.bias": before.sum(0), "fc.weight": d.T @ f}
-        generic |= {"fc.bias": d.sum(0)} if self.bias else {}
-
-        likely = softmax(shared + own)
-        loss = float(-np.log(likely[y == 1]).mean())
-        d = (likely - y) / len(rows)
-        if self.linear:
-            return generic, {"weight": d.T @ f, "bias": d.sum(0)}, loss
-        made = np.concatenate([(d.T @ f).ravel(), d.sum(0) if self.bias else np.zeros(0)])
-        units = np.maximum(self.nu["u"] @ self.a + self.nu["b"], 0)
-        inner = (self.nu["v"].T @ made) * (units > 0)
-        nus = {"u": np.outer(inner, self.a), "b": inner, "v": np.outer(made, units), "c": made}
-        return generic, nus, loss
+        return self.net.fc(f), f.detach() @ weight.T + bias
 
     def train(self, number: int) -> float:
         h, decay = self.h, self.h.lr_decay**number
-        parts = [(self.generic, h.body_lr * decay, {}), (self.nu, h.head_lr * decay, {})]
+        parts = [[*self.net.parameters()], self.nu]
+        rates = (h.body_lr * decay, h.head_lr * decay)
+        groups = [{"params": part, "lr": lr} for part, lr in zip(parts, rates, strict=True)]
+        optimizer = torch.optim.SGD(groups, momentum=h.momentum, weight_decay=h.weight_decay)
         for epoch in range(h.body_epochs):
             losses = 0.0
             for rows in batch_order(SAMPLES, SEED, self.rank, number, "model", epoch).split(h.batch_size):
-                *gradients, loss = self.gradients(rows.numpy())
-                losses += loss * len(rows)
-                for gradient, (values, lr, velocity) in zip(gradients, parts, strict=True):
-                    step(gradient, values, lr, velocity, h)
+                optimizer.zero_grad()
+                shared, own = self.logits(rows)
+                loss = cross_entropy(shared.detach() + own, self.y[rows])
+                (cross_entropy(shared + self.prior, self.y[rows]) + loss).backward()
+                for part in parts if h.grad_clip is not None else ():
+                    nn.utils.clip_grad_norm_(part, h.grad_clip)
+                optimizer.step()
+                losses += loss.item() * len(rows)
         return losses / SAMPLES
 
 
-def step(
-    gradient: Mapping[str, Array], values: dict[str, Array], lr: float, velocity: dict[str, Array], h: Hyperparameters
-) -> None:
-    length = np.sqrt(sum((g**2).sum() for g in gradient.values()))
-    factor = 1.0 if h.grad_clip is None else min(1.0, h.grad_clip / length)
-    for name in values:
-        change = gradient[name] * factor + h.weight_decay * values[name]
-        velocity[name] = h.momentum * velocity.get(name, 0) + change
-        values[name] = values[name] - lr * velocity[name]
-
-
-def mixed(parts: list[dict[str, Array]]) -> list[dict[str, Array]]:
-    return [{name: sum(w * part[name] for w, part in zip(row, parts, strict=True)) for name in parts[0]} for row in W]
+def average(parts: list[list[nn.Parameter]]) -> None:
+    sent = [[p.detach().clone() for p in part] for part in parts]
+    for row, part in zip(W.tolist(), parts, strict=True):
+        for place, p in enumerate(part):
+            p.data.copy_(sum(w * theirs[place] for w, theirs in zip(row, sent, strict=True)))
 
 
 def exchange(learners: list[TorchLearner], number: int) -> None:
@@ -182,7 +153,7 @@ def exchange(learners: list[TorchLearner], number: int) -> None:
     ids=["momentum", "weight decay, clipped, no bias"],
 )
 @pytest.mark.parametrize("options", [LINEAR, OPTIONS], ids=["linear", "hypernetwork"])
-def test_three_rounds_of_three_peers_are_those_of_numpy(
+def test_three_rounds_of_three_peers_are_those_of_the_paper(
     options: dict[str, Any], changes: dict[str, Any], bias: bool, tmp_path: Path
 ) -> None:
     h, linear = H.model_copy(update=changes), options is LINEAR
@@ -194,29 +165,30 @@ def test_three_rounds_of_three_peers_are_those_of_numpy(
             assert ours.train(number) == pytest.approx(client.train(number), rel=1e-4)
             near(ours, client, tmp_path)
         exchange(learners, number)
-        generic, nus = mixed([client.generic for client in clients]), mixed([client.nu for client in clients])
-        for client, model, values in zip(clients, generic, nus, strict=True):
-            client.generic, client.nu = model, client.nu if linear else values
+        average([[*client.net.parameters()] for client in clients])
+        if not linear:
+            average([client.nu for client in clients])
     for ours, client in zip(learners, clients, strict=True):
         near(ours, client, tmp_path)
 
 
 def near(ours: TorchLearner, client: Client, folder: Path) -> None:
     """Both models, nu, and what predicts: in the evaluation, and in a file that the user's own model loads."""
-    for name, value in ours.trainer.module.state_dict().items():
-        np.testing.assert_allclose(value.numpy(), client.generic[name], rtol=0, atol=1e-5)
-    expected = np.concatenate([values.ravel() for values in client.nu.values()])
+    for name, value in client.net.state_dict().items():
+        found = ours.trainer.module.state_dict()[name].double()
+        torch.testing.assert_close(found, value, rtol=0, atol=1e-5)
+    expected = torch.cat([part.detach().reshape(-1) for part in client.nu]).numpy()
     np.testing.assert_allclose(nu(ours), expected, rtol=0, atol=1e-5)
 
-    logits = np.sum(client.logits(client.features(client.x)), axis=0)
+    logits = sum(client.logits()).detach()
     found = ours.evaluate()
-    assert found.test_loss == pytest.approx(-np.log(softmax(logits)[range(SAMPLES), client.y]).mean(), rel=1e-4)
-    assert found.accuracy == pytest.approx((logits.argmax(axis=1) == client.y).mean())
+    assert found.test_loss == pytest.approx(cross_entropy(logits, client.y).item(), rel=1e-4)
+    assert found.accuracy == pytest.approx((logits.argmax(dim=1) == client.y).double().mean().item())
     ours.write_model(folder / "model")
-    fresh = net(client.bias)
+    fresh = net(client.net.fc.bias is not None)
     fresh.load_state_dict(load_file(folder / "model"))
     with torch.no_grad():
-        np.testing.assert_allclose(fresh(torch.tensor(client.x, dtype=torch.float32)), logits, rtol=0, atol=3e-5)
+        torch.testing.assert_close(fresh(client.x.float()).double(), logits, rtol=0, atol=3e-5)
 
 
 # What leaves.

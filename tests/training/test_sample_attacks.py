@@ -6,6 +6,7 @@ one has a record, or a group of records, more. It stands before all others, so t
 
 import functools
 import math
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,14 @@ from tests.training.small import Rows
 pytestmark = pytest.mark.slow
 
 CLIP_NORM = 0.3
+
+
+def seeded(make: Callable[[], nn.Module], seed: int = 0) -> Callable[[], nn.Module]:
+    def model() -> nn.Module:
+        torch.manual_seed(seed)
+        return make()
+
+    return model
 
 
 def apart(
@@ -79,10 +88,7 @@ def test_a_group_whose_gradients_cancel_counts_for_no_more_than_itself(
     def linear(outputs: Tensor, targets: Tensor) -> Tensor:
         return -outputs.gather(1, targets[:, None]).mean()
 
-    def model() -> nn.Module:
-        torch.manual_seed(0)
-        return nn.Linear(6, 3, bias=False)
-
+    model = seeded(lambda: nn.Linear(6, 3, bias=False))
     distance, _ = apart(
         tmp_path, sums, model, (inputs.flatten(0, 1), torch.zeros(100).long()),
         (torch.ones(3, 6), torch.zeros(3).long()), loss=linear, groups=groups, microbatch=microbatch,
@@ -136,9 +142,7 @@ def test_a_body_of_huge_weights_that_cancel_moves_no_other_record(tmp_path: Path
     drawn = torch.Generator().manual_seed(0)
     x, y = torch.randn(2000, 6, generator=drawn), torch.randint(0, 3, (2000,), generator=drawn)
 
-    def model() -> nn.Module:
-        torch.manual_seed(1)
-        return nn.Sequential(nn.Linear(6, 10), nn.Linear(10, 5), nn.Tanh(), nn.Linear(5, 3))
+    model = seeded(lambda: nn.Sequential(nn.Linear(6, 10), nn.Linear(10, 5), nn.Tanh(), nn.Linear(5, 3)), 1)
 
     def hostile(model: nn.Module) -> None:
         drawn = torch.Generator().manual_seed(5)
@@ -177,11 +181,7 @@ def test_bits_do_not_depend_on_places_whatever_the_body(
                 layer.weight.copy_(half)
         return nn.Sequential(*layers, nn.Tanh(), nn.Linear(widths[-1], 3))
 
-    def made() -> nn.Module:
-        torch.manual_seed(1)
-        return hostile()
-
-    distance, backend = apart(tmp_path, sums, made, (x[1:], y[1:]), (x[:1], y[:1]), units=600)
+    distance, backend = apart(tmp_path, sums, seeded(hostile, 1), (x[1:], y[1:]), (x[:1], y[:1]), units=600)
     assert distance <= 1.0
     assert backend is by_layers, "or nothing was shown"
 
@@ -193,10 +193,7 @@ def test_the_way_does_not_follow_from_a_record(tmp_path: Path, sums: list[np.nda
     extra = torch.randn(1, 4, 16, generator=drawn) * 1e8
     extra[0, 1] = -extra[0, 0]
 
-    def model() -> nn.Module:
-        torch.manual_seed(1)
-        return nn.Sequential(nn.Linear(16, 16), nn.Flatten(), nn.Linear(64, 3))
-
+    model = seeded(lambda: nn.Sequential(nn.Linear(16, 16), nn.Flatten(), nn.Linear(64, 3)), 1)
     distance, _ = apart(tmp_path, sums, model, (x, y), (extra, y[:1]), units=40)
     # `apart` asserts that the backends are the same.
     assert distance <= 1.0
@@ -375,10 +372,7 @@ def test_a_collate_that_sorts_puts_no_record_into_another_patients_group(
         lengths = torch.randint(1, 12, (count,), generator=generator).tolist()
         return [(torch.randn(length, 8, generator=generator), number % 3) for number, length in enumerate(lengths)]
 
-    def model() -> nn.Module:
-        torch.manual_seed(0)
-        return nn.Sequential(nn.Flatten(), nn.Linear(96, 3))
-
+    model = seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(96, 3)))
     rows, groups = sequence_gradients(200), np.arange(200) // 2
     extra, whose = sequence_gradients(100), np.full(100, -1)
     one = summed(tmp_path / "0", sums, rows, model(), collate=longest_first, groups=groups)
@@ -477,11 +471,7 @@ def test_functions_that_give_back_the_same_memory_each_time(
     inputs = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
     rows = [(one, number % 3) for number, one in enumerate([*inputs, torch.full((8,), 3.0)])]
     more: dict[str, Any] = {"augment": shifted} if function == "augment" else {"collate": into_workspace}
-
-    def model() -> nn.Module:
-        torch.manual_seed(0)
-        return nn.Sequential(nn.Linear(8, 3))
-
+    model = seeded(lambda: nn.Sequential(nn.Linear(8, 3)))
     one, other = (summed(tmp_path / str(end), sums, rows[:end], model(), **more) for end in (64, 65))
     assert 0.5 * CLIP_NORM < np.linalg.norm(one - other) <= CLIP_NORM
 

@@ -76,7 +76,7 @@ def seen(learner: TorchLearner, rounds: int = ROUNDS) -> list[bytes]:
 SETTINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({}, {}),
     ({"optimizer": "adamw", "weight_decay": 0.1, "grad_clip": 1.0}, {"ascent": "same-batch"}),
-    ({"momentum": 0.9, "compress": "int8", "finish": "all:1"}, {"microbatch": 7}),
+    ({"momentum": 0.9, "compress": "int8", "finish": "all:1"}, {"microbatch": 7, "training_accuracy": True}),
     ({"compress": "bfloat16", "local_steps": 3, "finish": "head:1", "lr_schedule": "cosine"}, {"budget": 0.9}),
     ({"robust": "clip:1.0", "max_norm": 100.0}, {"groups": True}),
 ]

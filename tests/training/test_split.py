@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Choices, Hyperparameters, Task, build_learner, load_task
+from dpeer.training import Hyperparameters, Task, build_learner
 from dpeer.training.split import split
 from tests.error_texts import refused
 from tests.training.small import small_task
@@ -152,18 +152,6 @@ def test_other_frozen_weights_are_another_start(change: Any) -> None:
 def test_what_is_a_peers_own_does_not_count(part: str) -> None:
     """The head, frozen or not, and buffers: with differential privacy nothing here may depend on data."""
     assert digest(lambda net: net.state_dict()[part].add_(1)) == digest()
-
-
-@pytest.mark.parametrize("algorithm", ["dfedmdc", "dfedavgm"])
-def test_frozen_filters_of_one_seed_are_one_start(algorithm: str) -> None:
-    def digests(seed: int) -> set[str]:
-        choices = Choices(model="small-body", standardize=True)
-        tasks = [load_task("digits", rank, 3, seed, {}, choices) for rank in range(3)]
-        return {build_learner(task, algorithm, rank=rank, seed=5).about.digest for rank, task in enumerate(tasks)}
-
-    found = [digests(seed) for seed in (5, 6)]
-    assert [len(each) for each in found] == [1, 1]
-    assert found[0] != found[1]
 
 
 def test_the_bodies_alone_decide_where_nothing_is_frozen() -> None:

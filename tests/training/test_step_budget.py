@@ -5,12 +5,9 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import pytest
-import torch
 
 from dpeer.training import ALGORITHMS, Algorithm, Trainer, build_learner
 from dpeer.training.step_budget import StepBudget
-from tests.thinning import every
-from tests.training.algorithm_cases import ROW, peers
 from tests.training.reference_training import Plain
 from tests.training.small import small_task
 from tests.training.test_fit import RANK, SEED, assert_close, learner
@@ -113,25 +110,6 @@ def test_every_algorithm_keeps_to_a_budget(algorithm: str) -> None:
     assert ours.figures.steps_asked == whole
     ours.train(2, share=0.5)
     assert ours.figures.steps == [max(1, steps // 2) for steps in whole]
-
-
-@pytest.mark.parametrize("case", every(3, [*ALGORITHMS, "fedrod personal=hypernetwork", "fedadamw aggregate=full"]))
-def test_the_same_share_repeats_the_bits(case: str) -> None:
-    """Three peers with unequal budgets, and others with the same ones."""
-    first, again = peers(case, body_epochs=3, head_epochs=2), peers(case, body_epochs=3, head_epochs=2)
-    for number in range(3):
-        for one, other, share in zip(first, again, (1.0, 0.5, 0.2), strict=True):
-            assert one.train(number, share=share) == other.train(number, share=share)
-        assert len({tuple(one.figures.steps) for one in first}) > 1, "some had fewer than others"
-        sent, repeated = ([ours.release(number) or [] for ours in group] for group in (first, again))
-        assert [b"".join(bytes(part) for part in body) for body in sent] == [
-            b"".join(bytes(part) for part in body) for body in repeated
-        ]
-        for group, bodies in ((first, sent), (again, repeated)):
-            for rank, ours in enumerate(group):
-                if ours.about.shares:
-                    ours.mix({other: bodies[other] for other in range(3) if other != rank}, ROW)
-    assert all(torch.equal(a.trainer.model.data, b.trainer.model.data) for a, b in zip(first, again, strict=True))
 
 
 class OwnLoops(Algorithm):

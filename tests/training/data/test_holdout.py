@@ -175,7 +175,7 @@ def rows_of(part: Any) -> set[tuple[float, ...]]:
     return {tuple(row) for row in part.tensors[0].tolist()}
 
 
-@pytest.mark.parametrize(("partition", "apart"), [("own", True), ("own", False), ("iid", False)])
+@pytest.mark.parametrize(("partition", "apart"), [("own", True), ("iid", False)])
 def test_copies_in_a_table_are_on_one_side(tmp_path: Path, partition: str, apart: bool) -> None:
     forget()
     choices = Choices(partition=partition, validation=0.25, apart=apart, standardize=False)

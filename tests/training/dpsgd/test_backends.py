@@ -14,6 +14,7 @@ from dpeer.training.dpsgd.backend_choice import BACKENDS, choose
 from dpeer.training.dpsgd.backends import UnsupportedModel
 from dpeer.training.dpsgd.by_layers import by_layers
 from dpeer.training.dpsgd.gradient_factors import DenseGradients
+from dpeer.training.models.published import Block
 from dpeer.training.trainer import Trainer
 
 from .conftest import by_a_loop
@@ -139,6 +140,11 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Draw, str]] = {
     "conv3d": (lambda: images(nn.Conv3d(1, 2, 2, stride=2), features=16), (1, 4, 4, 4), "layers"),
     "padding same": (lambda: images(nn.Conv2d(1, 2, 3, padding="same"), features=32), (1, 4, 4), "vectorized"),
     "group norm": (lambda: images(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), features=36), (2, 5, 5), "layers"),
+    "residual blocks": (
+        lambda: nn.Sequential(
+            nn.Conv2d(1, 32, 3), Block(32, 32, 1), Block(32, 64, 2), nn.AdaptiveAvgPool2d(1), flattened(nn.ReLU(), 64)
+        ), (1, 6, 6), "layers",
+    ),
     "layer norm": (lambda: two(nn.Linear(4, 6), nn.LayerNorm(6), nn.ReLU(), features=6), (4,), "layers"),
     "layer norm over two dimensions": (
         lambda: flattened(nn.LayerNorm((3, 4)), 12), lambda: torch.randn(N, 2, 3, 4)[:, 0], "layers",

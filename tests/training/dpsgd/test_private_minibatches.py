@@ -113,21 +113,6 @@ def test_sam_climbs_along_the_gradient_of_the_step_before(tmp_path: Path) -> Non
         assert np.allclose(values(task)[name], after[name] - 0.5 * second[name], atol=3e-6)
 
 
-def test_noise_has_the_length_that_is_promised(tmp_path: Path) -> None:
-    """Steps with a rate of 1e-9 of no record at all are noise alone: sigma C / (q N) on each coordinate."""
-    hyper = {"body_lr": 1.0, "momentum": 0.0, "local_steps": 1, "lr_decay": 1.0, "lr_schedule": "exponential"}
-    task = small_task()
-    learner = sampled(task, tmp_path, "fedavg", rate=1e-9, noise=3.0, clip_norm=0.5, units=7, hyper=hyper)
-    found = []
-    for number in range(150):
-        before = learner.body.double()
-        learner.train(number)
-        found.append((learner.body.double() - before).numpy() * 1e-9 * 7 / (3.0 * 0.5))
-    draws = np.concatenate(found)
-    assert abs(draws.std() - 1) < 5 / np.sqrt(2 * draws.size)
-    assert abs(draws.mean()) < 5 / np.sqrt(draws.size)
-
-
 def test_when_the_budget_ends_the_last_body_is_sent_again(tmp_path: Path) -> None:
     learner = sampled(small_task(), tmp_path, noise=3.0, budget=2.0, rounds=9)
     fits = learner.session.rounds

@@ -22,22 +22,24 @@ def expected(own: torch.Tensor, mix: torch.Tensor) -> float:
     return float(np.linalg.norm(own - mix) / np.linalg.norm(mix))
 
 
-@pytest.mark.parametrize("count", [1, 2, 700, MOST])
-def test_of_a_small_body_all_values_are_compared(count: int) -> None:
-    own, mix = normal(count, 1), normal(count, 2)
-    assert disagreement([own], mix) == pytest.approx(expected(own, mix), rel=1e-5)
+CLOSE = normal(5000) + 100.0
+BODIES: dict[str, tuple[torch.Tensor, torch.Tensor, float]] = {
+    **{f"all of {count} values": (normal(count, 1), normal(count, 2), 1e-5) for count in (1, 2, 700, MOST)},
+    "close ones do not cancel": (CLOSE + 1e-4 * normal(5000, 1), CLOSE, 1e-5),
+    "halves as they are": (normal(700, 1).bfloat16(), normal(700, 2), 1e-5),
+    **{f"runs stand for {n}": (normal(n, 1), normal(n, 2), 0.02) for n in (MOST + 1, 3 * MOST + 77)},
+}
 
 
-def test_close_bodies_do_not_cancel() -> None:
-    mix = normal(5000) + 100.0
-    own = mix + 1e-4 * normal(5000, 1)
-    assert disagreement([own], mix) == pytest.approx(expected(own, mix), rel=1e-5)
+@pytest.mark.parametrize("case", BODIES)
+def test_it_is_the_distance_over_the_length_of_the_mix(case: str) -> None:
+    own, mix, within = BODIES[case]
+    assert disagreement([own], mix) == pytest.approx(expected(own, mix), rel=within)
 
 
-@pytest.mark.parametrize("count", [MOST + 1, 3 * MOST + 77])
-def test_of_a_large_body_runs_stand_for_all(count: int) -> None:
-    own, mix = normal(count, 1), normal(count, 2)
-    assert disagreement([own], mix) == pytest.approx(expected(own, mix), rel=0.02)
+@pytest.mark.parametrize(("own", "mix"), [(1.0, 0.0), (np.nan, 1.0), (np.inf, 1.0), (1.0, np.nan), (1.0, np.inf)])
+def test_what_is_no_number_is_none(own: float, mix: float) -> None:
+    assert disagreement([torch.full((4,), own)], torch.full((4,), mix)) is None
 
 
 def test_a_difference_in_any_tenth_of_a_large_body_shows() -> None:
@@ -50,14 +52,17 @@ def test_a_difference_in_any_tenth_of_a_large_body_shows() -> None:
 
 
 def test_the_cost_of_a_large_body_has_a_bound() -> None:
+    """Every run of 512 has a value that is none, and of single ones few are looked at."""
     count = 9 * MOST
-    mix = normal(count)
-    own = mix.clone()
-    own[::2] = torch.nan  # every run has some
+    mix, own = normal(count), normal(count)
+    own[::2] = torch.nan
     assert disagreement([own], mix) is None
-    read = sum(disagreement([torch.where(torch.arange(count) // 512 == run, torch.nan, mix)], mix) is None
-               for run in range(0, count // 512, 97))  # fmt: skip
-    assert 0 < read < len(range(0, count // 512, 97)) / 4
+    read, runs = 0, range(0, count // 512, 397)
+    for run in runs:
+        own = mix.clone()
+        own[512 * run : 512 * run + 512] = torch.nan
+        read += disagreement([own], mix) is None
+    assert 0 < read < len(runs) / 4
 
 
 def test_pieces_are_one_body() -> None:
@@ -76,16 +81,6 @@ def test_what_is_sent_before_the_body_is_left_out(first: int) -> None:
     large, other = normal(2 * MOST, 1), normal(2 * MOST, 2)
     large[:first] = torch.inf
     assert disagreement([large], other, first) == pytest.approx(expected(large[first:], other[first:]), rel=0.02)
-
-
-def test_halves_are_compared_as_they_are() -> None:
-    own, mix = normal(700, 1).bfloat16(), normal(700, 2)
-    assert disagreement([own], mix) == pytest.approx(expected(own, mix), rel=1e-5)
-
-
-@pytest.mark.parametrize(("own", "mix"), [(1.0, 0.0), (np.nan, 1.0), (np.inf, 1.0), (1.0, np.nan), (1.0, np.inf)])
-def test_what_is_no_number_is_none(own: float, mix: float) -> None:
-    assert disagreement([torch.full((4,), own)], torch.full((4,), mix)) is None
 
 
 def halves(ranks: Collection[int]) -> Mapping[int, float]:
