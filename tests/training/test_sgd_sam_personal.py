@@ -21,7 +21,7 @@ from tests.training.small import gossip, small_task
 
 pytestmark = pytest.mark.slow
 
-SIZE, ROUNDS, SEED, PASS = 4, 2, 7, 4
+SIZE, ROUNDS, SEED, PASS = 3, 2, 7, 4
 """PASS: minibatches of 16 of 50 samples."""
 EPOCHS, HEAD_EPOCHS, BODY_LR, HEAD_LR, MOMENTUM, RHO, PULL, CLIP = 2, 1, 0.1, 0.2, 0.8, 0.3, 0.6, 0.6
 COMMON: dict[str, Any] = {

@@ -70,7 +70,7 @@ def run(folder, **settings):
 
 
 def test_three_hospitals_put_patients_in_a_better_order_together_than_each_alone(tmp_path):
-    settings = {"rounds": 40, "batch_size": 256}
+    settings = {"rounds": 10, "batch_size": 256, "body_lr": 0.5}
     together = run(tmp_path / "together", **settings).summary["metrics"]["concordance"]
     alone = run(tmp_path / "alone", algorithm="local", **settings).summary["metrics"]["concordance"]
     assert np.mean(together) > np.mean(alone) + 0.02

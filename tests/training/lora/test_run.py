@@ -15,7 +15,7 @@ def test_a_run_is_saved_resumed_and_loaded_without_peft(tmp_path: Path, monkeypa
     def settings(rounds: int, folder: str) -> dpeer.Settings:
         return dpeer.Settings(
             size=2, task="digits", algorithm="dfedmdc", optimizer="adamw", lora="alpha=8,r=4", rounds=rounds,
-            body_epochs=1, head_epochs=1, finish="none", alone="never", out=tmp_path / folder,
+            local_steps=4, body_epochs=1, head_epochs=1, finish="none", alone="never", out=tmp_path / folder,
         )  # fmt: skip
 
     dpeer.run(settings(2, "whole"), mode="simulate")

@@ -19,7 +19,7 @@ from tests.thinning import every
 Record = tuple[int, str]
 """Its number, from which its content is drawn, and whose it is."""
 
-COUNT = 90
+COUNT = 60
 BASE = [(number, f"p{number // 3}") for number in range(COUNT)]
 NEW = (COUNT, "a new one")
 SCHEMA = """
@@ -137,12 +137,12 @@ def test_a_record_more_is_all_that_differs(kind: str, validation: float, tmp_pat
 
 def test_a_drawn_part_of_the_training_records_is_for_other_promises(tmp_path: Path) -> None:
     with pytest.raises(PartitionError):
-        glue(tmp_path, BASE, 0.0, train_samples=60)
+        glue(tmp_path, BASE, 0.0, train_samples=40)
     assert len(glue(tmp_path, BASE, 0.0, test_samples=10).test) == 10, "nothing leaves that depends on test records"
-    options = {"data": str(tmp_path), "name": "sst2", "length": 16, "train_samples": 60}
-    assert len(own("glue", options, apart=False).train) == 60
+    options = {"data": str(tmp_path), "name": "sst2", "length": 16, "train_samples": 40}
+    assert len(own("glue", options, apart=False).train) == 40
     divided = load_task("glue", 0, 2, 0, options, Choices(partition="iid", apart=True))
-    assert len(divided.train) == 30, "a common data set may be divided as before"
+    assert len(divided.train) == 20, "a common data set may be divided as before"
 
 
 def har(folder: Path, *, tested: bool) -> dict[str, Any]:
