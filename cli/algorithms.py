@@ -39,7 +39,7 @@ def algorithms(names: tuple[str, ...], as_json: bool, **flags: Any) -> None:
     settings = from_flags(flags)
 
     # torch is imported only now: mistakes above show at once
-    from dpeer.training import ALGORITHMS, Hyperparameters, make_options, options_among
+    from dpeer.training import ALGORITHMS, Hyperparameters
 
     if wrong := next((name for name in names if name not in {*ALGORITHMS, *PRESETS}), None):
         raise UnknownName("algorithm or preset", wrong, [*ALGORITHMS, *PRESETS])
@@ -49,8 +49,7 @@ def algorithms(names: tuple[str, ...], as_json: bool, **flags: Any) -> None:
         name: common.model_copy(update={key: value for key, value in algorithm.defaults.items() if key not in given})
         for name, algorithm in ALGORITHMS.items()
     }
-    values = settings.model_dump()
-    made = [algorithm(make_options(algorithm, options_among(algorithm, values))) for algorithm in ALGORITHMS.values()]
+    made = [algorithm() for algorithm in ALGORITHMS.values()]
     listed = [_described(algorithm, used[algorithm.name]) for algorithm in made]
     if as_json:
         click.echo(json.dumps(listed, allow_nan=False))
@@ -69,9 +68,9 @@ def algorithms(names: tuple[str, ...], as_json: bool, **flags: Any) -> None:
 
 
 def _described(algorithm: Algorithm, h: Hyperparameters) -> dict[str, Any]:
-    from dpeer.training.algorithms.options import about_options, settings_of
+    from dpeer.training.algorithms.options import about_options
 
-    named = {name: one.words for name, one in about_options(type(algorithm)).items() if not one.has_flag}
+    named = {name: one.words for name, one in about_options(type(algorithm)).items()}
     return {
         "name": algorithm.name,
         "summary": algorithm.summary,
@@ -80,7 +79,7 @@ def _described(algorithm: Algorithm, h: Hyperparameters) -> dict[str, Any]:
         "messages": 0 if algorithm.shares == "nothing" else 1,
         "gradients": algorithm.gradients(h),
         "defaults": dict(algorithm.defaults),
-        "options": list(settings_of(type(algorithm))),
+        "options": list(algorithm.uses),
         "own": {name: {"default": getattr(algorithm.options, name), "text": text} for name, text in named.items()},
     }
 

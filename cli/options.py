@@ -24,7 +24,7 @@ _REPEATED = {"log_to": "TRACKER"}
 """Settings that are lists: their options take one value at a time, and its name in the help."""
 
 _EXAMPLES = {
-    "--task-option": "data=/path/to/data", "--algorithm-option": "rho=0.1", "--model-option": "width=128",
+    "--task-option": "data=/path/to/data", "--algorithm-option": "ditto_lambda=1", "--model-option": "width=128",
 }  # fmt: skip
 
 

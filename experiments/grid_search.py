@@ -18,7 +18,6 @@ from dpeer.federation.config import parse_option
 from dpeer.sections import names
 from dpeer.topology.settings import GraphSettings
 from dpeer.training import ALGORITHMS, find_algorithm
-from dpeer.training.algorithms.options import settings_of
 from dpeer.training.settings import WireSettings
 
 TUNE_SEED = 100
@@ -34,8 +33,8 @@ class Axis:
 
     def of(self, variant: Variant) -> tuple[str, ...]:
         """The axis's settings that have an effect on a row and that the row does not set itself."""
-        own = settings_of(find_algorithm(variant.algorithm))
-        others = {name for algorithm in ALGORITHMS.values() for name in settings_of(algorithm)} - {*own}
+        own = find_algorithm(variant.algorithm).uses
+        others = {name for algorithm in ALGORITHMS.values() for name in algorithm.uses} - {*own}
         nothing = {*others, *variant.changes, *(names(GraphSettings, WireSettings) if variant.alone else ())}
         return tuple(name for name in self.names if name not in nothing)
 

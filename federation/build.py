@@ -44,7 +44,6 @@ from dpeer.training import (
     class_counts,
     load_task,
 )
-from dpeer.training.algorithms.options import settings_of
 from dpeer.training.device import Compute, find_device
 from dpeer.training.payload import little_endian
 from dpeer.training.settings import DataSettings
@@ -322,7 +321,7 @@ def _alert_monitor(task: Task, config: RunConfig, facts: Mapping[str, Any]) -> A
 
 def _advice(config: RunConfig, rates: str, *factors: float) -> list[str]:
     """Advice as command-line options, learning rates first: those in use times these factors."""
-    training, data, has = config.training, config.data, settings_of(config.algorithm)
+    training, data, has = config.training, config.data, config.algorithm.uses
     found = [f"--body-lr {rates.format(*(training.body_lr * factor for factor in factors))}"]
     if "head_lr" in has:
         found.append(f"--head-lr {rates.format(*(training.head_lr * factor for factor in factors))}")
@@ -330,6 +329,6 @@ def _advice(config: RunConfig, rates: str, *factors: float) -> list[str]:
         found.append("--standardize")
     if training.grad_clip is None:
         found.append("--grad-clip 1")
-    if "rho" in has and config.options.rho > 0:
-        found.append(f"--rho {config.options.rho / 5:g}")
+    if "rho" in has and training.rho > 0:
+        found.append(f"--rho {training.rho / 5:g}")
     return found

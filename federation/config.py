@@ -262,11 +262,8 @@ def resolve(settings: Settings, rank: int) -> RunConfig:
         AlgorithmError: An option is of another type, or beyond its limits.
         ConfigurationError: Settings contradict each other.
     """
-    algorithm, given = training.find_algorithm(settings.algorithm), settings.model_fields_set
+    algorithm = training.find_algorithm(settings.algorithm)
     values = dict(settings) | _defaults(settings, algorithm)
-    flagged, options = training.options_among(algorithm, values), values["algorithm_options"]
-    _check_given_once(flagged, options, given)
-    values |= {name: options[name] for name in flagged.keys() & options.keys()}
     # Whether the default holds samples out, so that a peer with too few of them trains on all.
     if_enough = values["keep"] == "auto" and values["validation"] is None
     # Under privacy and in a paper's run no data choose a model; those that are measured on have not chosen it either.
@@ -280,7 +277,7 @@ def resolve(settings: Settings, rank: int) -> RunConfig:
         **parts,
         algorithm=algorithm,
         facts=training.facts_of(algorithm),
-        options=training.make_options(algorithm, {**flagged, **options}),
+        options=training.make_options(algorithm, values["algorithm_options"]),
         given=settings.model_dump(mode="json", exclude_unset=True, exclude={"rank"}),
         held_out_if_enough=if_enough,
     )
@@ -319,16 +316,6 @@ def _rates(settings: Settings, given: Collection[str]) -> dict[str, float]:
             f"adamw: give {flags} too, for example {_OF_ADAMW:g}"
         )
     return dict.fromkeys(_RATES, _OF_ADAMW)
-
-
-def _check_given_once(flagged: Mapping[str, Any], options: Mapping[str, Any], given: Collection[str]) -> None:
-    """Refuse an option that a flag of its own and `--algorithm-option` give with different values."""
-    for name in flagged.keys() & options.keys():
-        if name in given and flagged[name] != (value := options[name]):
-            raise ConfigurationError(
-                f"--algorithm-option {name}={value} and --{name.replace('_', '-')} {flagged[name]} are the same "
-                "option: give one of them"
-            )
 
 
 def _kept_model(keep: str, validation: float | None, *, fair: bool) -> tuple[str, float]:

@@ -12,18 +12,19 @@ from dpeer.federation.settings import default_of, shared
 from dpeer.privacy.settings import SAMPLE_ONLY, PrivacySettings
 from dpeer.topology import shared_name
 from dpeer.training import Algorithm, Task, codecs, shared_options, source_hash
-from dpeer.training.algorithms.options import flagged_options
 from dpeer.training.algorithms.plugins import is_built_in
 from dpeer.training.models import find_model
-from dpeer.training.settings import OptionSettings
 
 _FIRST = ("size", "algorithm", "rounds", "seed")
-_ELSEWHERE = {*_FIRST, *PrivacySettings.model_fields, *OptionSettings.model_fields}
+_ELSEWHERE = {*_FIRST, *PrivacySettings.model_fields}
 _ONLY_IF_SET = (
     "lora", "lr_schedule", "optimizer", "robust", "quorum", "participation_mode", "operators", "signers",
     "name",
 )  # fmt: skip
 """Settings that the fingerprint has only where they differ from their defaults."""
+
+_ONLY_IF_USED = {"rho", "sam"}
+"""Settings that it has only where they have an effect on the algorithm."""
 
 _OPTIONS_ONLY_IF_SET: Mapping[str, tuple[str, ...]] = {"fedrod": ("personal", "hidden")}
 """The same for options of built-in algorithms, by the algorithm's name."""
@@ -35,12 +36,8 @@ def fingerprint(config: RunConfig) -> dict[str, Any]:
     Of settings marked as followed these are what follows: edges and weights, and the noise at client level.
     """
     values, algorithm, graph = config.values(), config.algorithm, config.topology
-    guarantee, flagged = config.protected.guarantee, flagged_options(algorithm)
-
-    def key_of(name: str) -> str:
-        """An option's key: one of a user's own must not take the place of a setting of the same name."""
-        return name if name in flagged else f"option {name}"
-
+    guarantee = config.protected.guarantee
+    elsewhere = {*_ELSEWHERE, *(_ONLY_IF_USED - {*algorithm.uses})}
     return {
         "size": values["size"],
         "topology": shared_name(values["topology"]).partition(":")[0],  # its parameters follow
@@ -52,9 +49,9 @@ def fingerprint(config: RunConfig) -> dict[str, Any]:
         **({} if is_built_in(algorithm) else {"algorithm's source": source_hash(algorithm)}),
         "rounds": values["rounds"],
         "seed": values["seed"],
-        **{name: values[name] for name in shared() if not _left_out(name, values[name])},
+        **{name: values[name] for name in shared() if name not in elsewhere and not _usual(name, values[name])},
         **codecs.identity(values["compress"]),
-        **{key_of(name): value for name, value in _compared(algorithm, config.options).items()},
+        **{f"option {name}": value for name, value in _compared(algorithm, config.options).items()},
         "privacy": values["privacy"],
         "clip_norm": guarantee.clip_norm if guarantee else None,
         "noise_multiplier": guarantee.noise_multiplier if guarantee else None,
@@ -69,8 +66,8 @@ def _privacy(level: str) -> tuple[str, ...]:
     return tuple(name for name in shared(PrivacySettings) if name in SAMPLE_ONLY) if level == "sample" else ()
 
 
-def _left_out(name: str, value: Any) -> bool:
-    return name in _ELSEWHERE or (name in _ONLY_IF_SET and value == default_of(name))
+def _usual(name: str, value: Any) -> bool:
+    return name in _ONLY_IF_SET and value == default_of(name)
 
 
 def _compared(algorithm: type[Algorithm], options: Any) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import default_of
 from dpeer.topology import Isolated, Participation
 from dpeer.training import ALGORITHMS, Task, TorchLearner
-from dpeer.training.algorithms.options import settings_of
 from dpeer.training.data.holdout import FEWEST
 from dpeer.training.use.blend import why_unsuited
 
@@ -79,7 +78,7 @@ def notes(
             f"{learner.algorithm.leaves} leaves this peer with {settings['algorithm']}, the task's head "
             f"({', '.join(task.head)}) included"
         )
-    unused = {name for other in ALGORITHMS.values() for name in settings_of(other)} - {*settings_of(algorithm)}
+    unused = {name for other in ALGORITHMS.values() for name in other.uses} - {*algorithm.uses}
     if not learner.about.shares:
         unused |= {"compress", "robust", "max_norm"}
     no_effect = sorted(unused & {*config.given})
@@ -135,7 +134,7 @@ def _changed(config: RunConfig, learner: TorchLearner, settings: Mapping[str, An
     """A line on the values that are not those of `dpeer settings`; a default that follows from others is none such."""
     names = [
         name
-        for name in (*_TRAINING, *settings_of(config.algorithm))
+        for name in (*_TRAINING, *config.algorithm.uses)
         if (name in config.given if (default := default_of(name)) is None else settings[name] != default)
     ]
     own = [f"{name} {value}" for name, value in (settings["algorithm_options"] or {}).items()]

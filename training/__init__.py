@@ -14,7 +14,6 @@ if TYPE_CHECKING:
         find_algorithm,
         make_options,
         option,
-        options_among,
         shared_options,
         source_hash,
     )
@@ -45,7 +44,6 @@ _PLACES = {
     "adamw": "dpeer.training.adam",
     "make_options": "dpeer.training.algorithms",
     "option": "dpeer.training.algorithms",
-    "options_among": "dpeer.training.algorithms",
     "shared_options": "dpeer.training.algorithms",
     "source_hash": "dpeer.training.algorithms",
     "momentum": "dpeer.training.sgd",
@@ -97,7 +95,6 @@ __all__ = [
     "make_options",
     "momentum",
     "option",
-    "options_among",
     "partition",
     "plain",
     "projected",

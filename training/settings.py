@@ -290,11 +290,6 @@ class StepSettings(Section):
         group=_TRAINING,
     )
     batch_size: int = setting(32, "samples a minibatch", mark=Mark.OWN, group=_TRAINING, first=True, ge=1)
-
-
-class OptionSettings(Section):
-    """Options of built-in algorithms that have a flag of their own; an algorithm's `Options` say which are its."""
-
     rho: float = setting(0.05, "radius of SAM (dfedsmdc, dfedsam, fedsam)", mark=Mark.SHARED, group=_TRAINING, ge=0)
     sam: SamOn = setting("body", "where dfedsmdc takes SAM steps", mark=Mark.SHARED, group=_TRAINING)
 
@@ -341,8 +336,8 @@ class DataPart(DataSettings, TaskSettings):
 class Hyperparameters(MixingSettings, StepSettings, WireSettings):
     """The settings of every algorithm's local steps, of how bodies travel, and of how they are mixed; frozen.
 
-    The sections say each value's type, default, limits and meaning. What only some algorithms use
-    is in their `Options`. The defaults suit small models; the papers' values are presets.
+    The sections say each value's type, default, limits and meaning. `Algorithm.uses` names those
+    that have an effect on some algorithms alone. The defaults suit small models; the papers' values are presets.
 
     Raises:
         pydantic.ValidationError: A value is of another type or beyond its limits.
@@ -351,5 +346,5 @@ class Hyperparameters(MixingSettings, StepSettings, WireSettings):
     model_config = ConfigDict(frozen=True)
 
 
-class TrainingPart(OptionSettings, Hyperparameters, MethodSettings):
+class TrainingPart(Hyperparameters, MethodSettings):
     """How peers train and mix, and from which seeds."""

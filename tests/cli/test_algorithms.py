@@ -12,7 +12,7 @@ from dpeer.federation.settings import Settings
 from dpeer.peer.core.handshake import mismatch
 from dpeer.peer.core.wire import Hello
 from dpeer.training import ALGORITHMS
-from dpeer.training.algorithms.options import about_options, settings_of
+from dpeer.training.algorithms.options import about_options
 from tests.cli.command import parsed, text, words
 
 GRADIENTS = {
@@ -41,11 +41,10 @@ def test_json_lists_every_algorithm_as_it_describes_itself() -> None:
             "messages": 0 if algorithm.name == "local" else 1,
             "gradients": GRADIENTS[algorithm.name],
             "defaults": dict(algorithm.defaults),
-            "options": list(settings_of(algorithm)),
+            "options": list(algorithm.uses),
             "own": {
                 name: {"default": getattr(algorithm().options, name), "text": one.words}
                 for name, one in about_options(algorithm).items()
-                if not one.has_flag
             },
         }
     assert "--algorithm-option ditto_lambda=0.75 (pull of the shared model on the personal one)" in words(

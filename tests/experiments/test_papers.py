@@ -20,14 +20,13 @@ from dpeer.sections import names
 from dpeer.topology import Isolated, Participation, ServerSampling, take_part
 from dpeer.topology.settings import GraphSettings, build_graph
 from dpeer.training import ALGORITHMS, find_algorithm
-from dpeer.training.algorithms.options import settings_of
 
 ROOT = Path(__file__).parents[2]
 PAPERS = ROOT / "examples" / "papers"
 FILES = {path.relative_to(PAPERS).with_suffix("").as_posix(): path for path in sorted(PAPERS.rglob("*.toml"))}
 ADAMW = [name.removeprefix("dp-fedadamw/") for name in FILES if name.startswith("dp-fedadamw/")]
 HOOKS = ("train", "mixed", "extras", "start", "predictor")
-OF_SOME = {name for algorithm in ALGORITHMS.values() for name in settings_of(algorithm)}
+OF_SOME = {name for algorithm in ALGORITHMS.values() for name in algorithm.uses}
 """Settings that mean something to some algorithms only."""
 
 NUMBER = r"([\d,]+(?:\.\d+)?)"
@@ -69,7 +68,7 @@ def stated(name: str, pattern: str) -> list[float]:
 def effective(cell: Cell) -> dict[str, Any]:
     """What decides about a run's results: its algorithm's code, and all settings that mean anything to it."""
     settings, algorithm = used(cell), find_algorithm(cell.settings.algorithm)
-    nothing = {*aside(), "algorithm", "preset", "seed", *(OF_SOME - {*settings_of(algorithm)})}
+    nothing = {*aside(), "algorithm", "preset", "seed", *(OF_SOME - {*algorithm.uses})}
     if cell.variant.alone:
         nothing |= {*names(GraphSettings)} - {"size"}
     if settings.topology == "full":

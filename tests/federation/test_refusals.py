@@ -82,7 +82,6 @@ def private(**values: Any) -> None:
         (lambda: Settings(name="a" * 65), "expected 1 to 64 printable characters"),
         (lambda: parse_option("=5"), "--task-option '=5'"),
         (lambda: resolve(Settings(optimizer="adamw", preset="paper-cifar"), 0), "give --body-lr and --head-lr too"),
-        (lambda: resolve(Settings(rho=0.3, algorithm_options={"rho": 0.2}), 0), "--algorithm-option rho=0.2 and --rho"),
         (lambda: hostile(robust="trimmed-mean:2"), "rank 0 has 2 neighbors, of whom it withstands 1 at most"),
         (lambda: hostile(topology="star", robust="clip"), "--robust clip with star: rank 1 has 1 neighbor"),
         (lambda: hostile(topology="star", robust="median"), "rank 1 gives its own body the weight 0.875"),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner, find_algorithm, options_among
+from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.device import HOST, Compute
 from tests.training.small import small_task
 
@@ -39,8 +39,7 @@ ROBUST = {f"dfedavgm robust={rule}": ("dfedavgm", {"robust": rule}) for rule in 
 def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> TorchLearner:
     """A learner whose hyperparameters and options are among the settings; a decay may explode, epochs may be none."""
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
-    options = {**options_among(find_algorithm(algorithm), settings), **settings.get("options", {})}
-    return build_learner(task, algorithm, h, options=options, **more)
+    return build_learner(task, algorithm, h, options=settings.get("options"), **more)
 
 
 def peers(

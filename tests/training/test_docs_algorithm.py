@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpeer.training import Hyperparameters, build_learner, find_algorithm
-from dpeer.training.algorithms.options import about_options, settings_of
+from dpeer.training.algorithms.options import about_options
 from tests.training.reference_training import Plain
 from tests.training.small import gossip, small_task
 
@@ -69,5 +69,5 @@ def test_what_it_says_of_itself(printed: str) -> None:
     found = find_algorithm(printed)
     assert (found.name, found.shares, found.leaves) == ("FedProx", "body", "the body")
     assert found.summary == "First the head, then the body, which is pulled back; the body is shared."
-    assert settings_of(found) == ("head_lr", "head_epochs")
+    assert found.uses == ("head_lr", "head_epochs")
     assert about_options(found)["mu"].words == "how strongly the body is pulled back"

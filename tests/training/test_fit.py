@@ -25,7 +25,7 @@ from dpeer.training import (
     proximal,
     sam,
 )
-from dpeer.training.algorithms.options import about_options, settings_of
+from dpeer.training.algorithms.options import about_options
 from dpeer.training.batch_loader import Batch
 from dpeer.training.flat import Flat
 from dpeer.training.gradients import climbed
@@ -351,4 +351,4 @@ def test_its_settings_are_those_that_matter_to_an_algorithm(algorithm: str) -> N
         if not torch.equal(other, model) or other_loss != loss:
             matter.add(name)
     found = find_algorithm(algorithm)
-    assert matter == {*settings_of(found), *({*about_options(found)} & {*OPTIONS})}
+    assert matter == {*found.uses, *({*about_options(found)} & {*OPTIONS})}

@@ -45,7 +45,7 @@ class Odd(Mine):
         k: "NoSuchType" = 3
 
 class Uses(Mine):
-    uses = ("head_lr", "rho")
+    uses = ("head_lr", "mu")
 
 number = 3
 """
@@ -60,7 +60,7 @@ number = 3
         ("Nowhere", "algorithm Nowhere: its shares is missing"),
         ("Thawed", "algorithm Thawed: its Options must be a frozen dataclass"),
         ("Odd", "algorithm Odd: its Options cannot be checked: NameError"),
-        ("Uses", "mine.py:Uses': its uses name 'rho'"),
+        ("Uses", "mine.py:Uses': its uses name 'mu'"),
     ],
 )
 def test_what_is_no_algorithm_is_refused(name: str, fragment: str, tmp_path: Path) -> None:

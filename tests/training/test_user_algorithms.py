@@ -21,12 +21,11 @@ from dpeer.training import (
     find_algorithm,
     make_options,
     option,
-    options_among,
     shared_options,
     source_hash,
 )
-from dpeer.training.algorithms.options import about_options, settings_of
-from dpeer.training.settings import OptionSettings
+from dpeer.training.algorithms.options import about_options
+from tests.error_texts import refused
 from tests.training.small import small_task
 
 GOOD = """
@@ -210,10 +209,10 @@ def test_what_peers_compare_are_the_shared_ones_as_plain_values() -> None:
     assert about_options(Mine)["own"].mark is Mark.OWN
     assert about_options(Mine)["k"].mark is Mark.SHARED
     assert shared_options(find_algorithm("fedbabu")().options) == {}
-    assert shared_options(find_algorithm("dfedsmdc")().options) == {"rho": 0.05, "sam": "body"}
+    assert shared_options(find_algorithm("ditto")().options) == {"ditto_lambda": 0.75}
 
 
-WITHOUT_FLAG = {
+OPTIONS = {
     "fedrod": {"personal", "hidden"},
     "fedavg-ls": {"smoothing"},
     "fedopt": {"server_optimizer", "server_lr", "tau", "beta1", "beta2"},
@@ -225,38 +224,24 @@ WITHOUT_FLAG = {
 }
 
 
-def test_built_in_options_that_have_a_flag_are_the_settings_of_that_name() -> None:
-    stated = set()
-    defaults = OptionSettings().model_dump()
+def test_built_in_options_have_words_and_limits() -> None:
     for algorithm in ALGORITHMS.values():
-        for name, about in about_options(algorithm).items():
-            if not about.has_flag:
-                assert name in WITHOUT_FLAG[algorithm.name]
-                assert about.words
-                continue
-            stated.add(name)
-            assert getattr(algorithm().options, name) == defaults[name]
-            assert about.words == OptionSettings.model_fields[name].description
-    assert stated == set(OptionSettings.model_fields)
-    beyond = {"rho": -0.1, "sparsity": 1.0, "prune_rate": 1.5, "ditto_lambda": -1}
-    for name, bad in beyond.items():
-        algorithm = next(a for a in ALGORITHMS.values() if name in about_options(a))
+        about = about_options(algorithm)
+        assert set(about) == OPTIONS.get(algorithm.name, set())
+        assert all(one.words for one in about.values())
+    bad = {"sparsity": ("dis-pfl", 1.0), "prune_rate": ("dis-pfl", 1.5), "ditto_lambda": ("ditto", -1)}
+    for name, (algorithm_name, value) in bad.items():
         with pytest.raises(AlgorithmError):
-            make_options(algorithm, {name: bad})
+            make_options(find_algorithm(algorithm_name), {name: value})
 
 
-def test_of_all_settings_those_that_are_its_options() -> None:
-    values = OptionSettings().model_dump() | {"body_lr": 1.0, "size": 8}
-    assert options_among(find_algorithm("dfedsam"), values) == {"rho": 0.05}
-    assert options_among(find_algorithm("dfedavgm"), values) == {}
-    assert settings_of(find_algorithm("dfedsmdc")) == ("head_lr", "head_epochs", "rho", "sam")
-
+def test_a_setting_is_no_option_but_an_option_may_have_the_name_of_one() -> None:
     class Named(Mine):
         @dataclass(frozen=True)
         class Options:
             rho: float = 0.7
             size: int = 1
 
-    assert options_among(Named, values) == {}, "a name alone does not make an option a setting"
-    assert settings_of(Named) == ()
-    assert list(about_options(Named)) == ["rho", "size"]
+    assert make_options(Named, {"rho": 0.2}).rho == 0.2
+    with refused(AlgorithmError, "--algorithm-option rho", "a setting of its own: --rho"):
+        make_options(find_algorithm("dfedsam"), {"rho": 0.2})

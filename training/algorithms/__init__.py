@@ -22,7 +22,7 @@ from dpeer.training.algorithms.fedopt import FedOpt
 from dpeer.training.algorithms.fedper import FedPer, LocalAdamW
 from dpeer.training.algorithms.fedrod import FedRoD
 from dpeer.training.algorithms.local import Local
-from dpeer.training.algorithms.options import make_options, option, options_among, settings_of, shared_options
+from dpeer.training.algorithms.options import make_options, option, shared_options
 from dpeer.training.algorithms.plugins import check_algorithm, load_algorithm
 from dpeer.training.algorithms.scaffold import Scaffold
 
@@ -73,6 +73,6 @@ def find_algorithm(algorithm: str | type[Algorithm]) -> type[Algorithm]:
 
 
 __all__ = [
-    "ALGORITHMS", "Algorithm", "find_algorithm", "make_options", "option", "options_among", "settings_of",
+    "ALGORITHMS", "Algorithm", "find_algorithm", "make_options", "option",
     "shared_options", "source_hash",
 ]  # fmt: skip

@@ -17,10 +17,7 @@ SAM: Foret et al., Sharpness-Aware Minimization, ICLR 2021. Momentum applies to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.algorithms.options import from_setting
 from dpeer.training.gradients import sam
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.trainer import Trainer
@@ -33,17 +30,12 @@ class DFedSAM(Algorithm):
     summary = "the whole model is trained by sharpness-aware (SAM) steps and averaged with the neighbors'"
     paper = "Shi et al.: Improving the Model Consistency of Decentralized Federated Learning, ICML 2023"
     shares = "model"
-
-    @dataclass(frozen=True)
-    class Options:
-        """See `OptionSettings`."""
-
-        rho: float = from_setting("rho")
+    uses = ("rho",)
 
     def train(self, peer: Trainer) -> None:
         """K SAM steps on the whole model."""
         h = peer.hyperparameters
-        peer.fit(peer.model, epochs=h.body_epochs, lr=peer.rates.body, gradient=sam(self.options.rho))
+        peer.fit(peer.model, epochs=h.body_epochs, lr=peer.rates.body, gradient=sam(h.rho))
 
     def gradients(self, h: Hyperparameters) -> float:
         """See `Algorithm.gradients`."""

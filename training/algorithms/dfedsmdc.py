@@ -18,12 +18,9 @@ SAM: Foret et al., Sharpness-Aware Minimization, ICLR 2021. Momentum applies to 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.algorithms.options import from_setting
 from dpeer.training.gradients import plain, sam
-from dpeer.training.settings import Hyperparameters, SamOn
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.trainer import Trainer
 
 
@@ -36,23 +33,17 @@ class DFedSMDC(Algorithm):
         "Shi et al.: Enhancing Personal Decentralized Federated Learning through Model Decoupling (arXiv:2305.15157)"
     )
     shares = "body"
-    uses = ("head_lr", "head_epochs")
-
-    @dataclass(frozen=True)
-    class Options:
-        """See `OptionSettings`."""
-
-        rho: float = from_setting("rho")
-        sam: SamOn = from_setting("sam")  # noqa: RUF009 - it makes a field
+    uses = ("head_lr", "head_epochs", "rho", "sam")
 
     def train(self, peer: Trainer) -> None:
         """Head steps with the old body, then body steps with the new head."""
-        h, where, perturbed = peer.hyperparameters, self.options.sam, sam(self.options.rho)
-        on_head, on_body = (perturbed if where in (part, "both") else plain for part in ("head", "body"))
+        h = peer.hyperparameters
+        perturbed = sam(h.rho)
+        on_head, on_body = (perturbed if h.sam in (part, "both") else plain for part in ("head", "body"))
         peer.fit(peer.head, epochs=h.head_epochs, lr=peer.rates.head, gradient=on_head)
         peer.fit(peer.body, epochs=h.body_epochs, lr=peer.rates.body, gradient=on_body)
 
     def gradients(self, h: Hyperparameters) -> float:
         """See `Algorithm.gradients`."""
         head, body = h.head_epochs, h.body_epochs
-        return {"body": head + 2 * body, "head": 2 * head + body, "both": 2 * (head + body)}[self.options.sam]
+        return {"body": head + 2 * body, "head": 2 * head + body, "both": 2 * (head + body)}[h.sam]

@@ -7,8 +7,7 @@
             k: int = 3
 
 A field that is not made by `option` is an option all the same. Unless it says ``shared=False``, an option is equal on
-all peers. Options of built-in algorithms that have a flag of their own are stated in
-`dpeer.training.settings.OptionSettings`; `from_setting` refers to them.
+all peers.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from dpeer.exceptions import AlgorithmError, UnknownName, describe
-from dpeer.sections import Mark, meaning_of
+from dpeer.sections import Mark
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.settings import OptionSettings
+from dpeer.training.settings import Hyperparameters
 
 _KEY = "dpeer"
 _PLAIN = (bool, int, float, str, bytes, PurePath, Decimal, datetime.date, datetime.time, datetime.timedelta, UUID)
@@ -46,13 +45,11 @@ class About:
         words: What it is, for listings.
         mark: `Mark.SHARED` where it is equal on all peers, `Mark.OWN` where it is each peer's own affair.
         field: How its values are checked, besides by its type; None where any of the type will do.
-        has_flag: Whether it is one of `OptionSettings`, and so a setting with a flag of its own.
     """
 
     words: str = ""
     mark: Mark = Mark.SHARED
     field: FieldInfo | None = None
-    has_flag: bool = False
 
 
 def option(default: Any, words: str = "", *, shared: bool = True, **limits: Any) -> Any:
@@ -70,35 +67,10 @@ def option(default: Any, words: str = "", *, shared: bool = True, **limits: Any)
     return dataclasses.field(default=default, metadata={_KEY: about})
 
 
-def from_setting(name: str) -> Any:
-    """A field of a built-in algorithm's `Options` that is stated in `OptionSettings`."""
-    field = OptionSettings.model_fields[name]
-    about = About(field.description or "", meaning_of(field).mark, field, has_flag=True)
-    return dataclasses.field(default=field.default, metadata={_KEY: about})
-
-
 def about_options(algorithm: type[Algorithm]) -> dict[str, About]:
     """The facts of each option of an algorithm, by name, in the order in which they are stated."""
     fields = (field for field in dataclasses.fields(algorithm.Options) if field.init)
     return {field.name: field.metadata.get(_KEY, About()) for field in fields}
-
-
-def flagged_options(algorithm: type[Algorithm]) -> tuple[str, ...]:
-    """The names of an algorithm's options that are settings with a flag of their own."""
-    return tuple(name for name, about in about_options(algorithm).items() if about.has_flag)
-
-
-def settings_of(algorithm: type[Algorithm]) -> tuple[str, ...]:
-    """The settings that have an effect on this algorithm, but not on all: `uses`, and its options with a flag."""
-    return (*algorithm.uses, *flagged_options(algorithm))
-
-
-def options_among(algorithm: type[Algorithm], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of an algorithm's options that have a flag, out of a table of settings.
-
-    An option of a user's own class that merely has the name of a setting does not count.
-    """
-    return {name: settings[name] for name in flagged_options(algorithm) if name in settings}
 
 
 def make_options(algorithm: type[Algorithm], values: Mapping[str, Any], where: str = "--algorithm-option") -> Any:
@@ -115,6 +87,8 @@ def make_options(algorithm: type[Algorithm], values: Mapping[str, Any], where: s
     """
     known = about_options(algorithm)
     for name in values:
+        if name not in known and name in Hyperparameters.model_fields:
+            raise AlgorithmError(f"{where} {name}: it is a setting of its own: --{name.replace('_', '-')}")
         if name not in known:
             raise UnknownName(f"option of {algorithm.name}", name, known or ["(none)"], where)
     try:

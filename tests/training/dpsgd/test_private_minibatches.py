@@ -96,8 +96,8 @@ def test_a_second_gradient_on_a_batch_is_one_step_with_less_noise(ascent: str, n
 def test_sam_climbs_along_the_gradient_of_the_step_before(tmp_path: Path) -> None:
     """Two steps on all records, of the body alone: the second gradient is taken at w + rho g / ||g||."""
     task, by_hand = small_task(samples=20), small_task(samples=20)
-    how = {"units": 20, "head": "post", "options": {"rho": 0.7}}
-    hyper = {"body_lr": 0.5, "momentum": 0.0, "body_epochs": 2}
+    how = {"units": 20, "head": "post"}
+    hyper = {"rho": 0.7, "body_lr": 0.5, "momentum": 0.0, "body_epochs": 2}
     learner = sampled(task, tmp_path, "dfedsmdc", rate=1.0, noise=ALMOST_NONE, hyper=hyper, **how)
     learner.train(0)
     start = values(by_hand)
