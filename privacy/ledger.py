@@ -51,16 +51,39 @@ class Charged:
     Attributes:
         round: The round that it belongs to.
         sha256: Of a release's bytes (hex); None for steps, and for a release that was made elsewhere, if at all.
+        to: The ranks that a release may be sent to.
         charge: The charge of steps; None at client level.
         stated: Whether it is charged because the operator states that a lost disk may have released or taken it.
-        ended: Whether no step is taken from this round on.
+        ended: Whether no step is taken from this round on: training without noise at home, which then begins, must
+            never have an effect on what leaves the peer. A run never goes back, also not with a larger budget.
     """
 
     round: int
     sha256: str | None = None
+    to: Sequence[int] | None = None
     charge: Charge | None = None
     stated: bool = False
     ended: bool = False
+
+    @classmethod
+    def parse(cls, line: Mapping[str, Any]) -> Charged:
+        """The line of these JSON values."""
+        return cls(
+            int(line["round"]),
+            str(line["sha256"]) if "sha256" in line else None,
+            line.get("to"),
+            Charge(**line["charge"]) if "charge" in line else None,
+            line.get("stated") is True,
+            line.get("ended") is True,
+        )
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The JSON values of what it has, but for its time."""
+        charge = None if self.charge is None else dataclasses.asdict(self.charge)
+        optional = {"sha256": self.sha256, "to": self.to, "charge": charge}
+        marks = {"stated": True} if self.stated else {"ended": True} if self.ended else {}
+        return {name: value for name, value in optional.items() if value is not None} | marks
 
 
 @dataclass
@@ -106,7 +129,7 @@ class Record:
 
     @property
     def ended(self) -> bool:
-        """Whether this run takes no step any more; see `Ledger.end`."""
+        """Whether this run takes no step any more; see `Charged.ended`."""
         return any(line.ended for line in self.lines)
 
     def charged(self, number: int) -> bool:
@@ -152,6 +175,7 @@ class Ledger(Record):
             if there.lines:  # one without releases may be of another mechanism: it is begun anew
                 self._check(there, level)
                 self.lines = there.lines
+        self._begun = bool(self.lines)
 
     def released(self, number: int) -> bytes | None:
         """The round's released bytes; None if they are not there as they were charged."""
@@ -185,13 +209,15 @@ class Ledger(Record):
             ValueError: The round is charged already.
             OSError: The disk refused; nothing may be sent.
         """
-        self._ready(number)
+        if self.charged(number):
+            raise ValueError(f"round {number} is charged already")
+        self._begin()
         payload, final = make(), self._payload(number)
         draft = final.with_suffix(".part")
         with open(draft, "wb", opener=owner_only) as file:
             _write(file, payload)
         flush(self._folder)
-        self._append(number, sha256=_hash(payload), to=sorted(to))
+        self.charge(Charged(number, _hash(payload), sorted(to)))
         draft.rename(final)
         kept = {self._payload(one) for one in self._kept()}  # no run asks for others that resumes some rounds earlier
         for old in _payloads(self._folder, ".bin", ".part"):
@@ -199,55 +225,22 @@ class Ledger(Record):
                 old.unlink(missing_ok=True)
         return payload
 
-    def state(self, number: int) -> None:
-        """Charge a release that was perhaps made on a disk that was lost, at client level: without bytes none is sent.
+    def charge(self, line: Charged) -> None:
+        """Charge; when this returns the line is on disk, and what it pays for may be done, and not before.
 
         Raises:
-            ValueError: The round is charged already.
-            OSError: The disk refused.
-        """
-        self._ready(number)
-        self._append(number, stated=True)
-
-    def charge(self, number: int, steps: Charge, *, stated: bool = False) -> None:
-        """Charge steps; when this returns they are on disk and may be taken, and not before.
-
-        Args:
-            number: The round that they belong to.
-            steps: At least one; no more than are about to be taken, or the others are paid for in vain.
-            stated: Whether they were perhaps taken on a disk that was lost, and are not now.
-
-        Raises:
-            ValueError: No steps are given, or the run has ended.
+            ValueError: The run has ended, or has charged nothing that could end.
             OSError: The disk refused; no step may be taken.
         """
-        if steps.steps < 1 or self.ended:
-            raise ValueError("a charge has at least 1 step, and none follows the end")
+        if self.ended or (line.ended and not self.charges):
+            raise ValueError("nothing is charged after the end, and a run that has charged nothing has none")
         self._begin()
-        self._append(number, charge=dataclasses.asdict(steps), **({"stated": True} if stated else {}))
-
-    def end(self, number: int) -> None:
-        """Record that no step is taken any more, from this round on; it is on disk when this returns.
-
-        Training without noise from then on, at home, must never have an effect on what leaves the peer: so a run
-        never goes back, also not with a larger budget.
-
-        Raises:
-            ValueError: No step has been charged.
-            OSError: The disk refused; nothing may be trained without noise.
-        """
-        if not self.charges:
-            raise ValueError("a run that has charged nothing has nothing to end")
-        self._append(number, ended=True)
-
-    def _ready(self, number: int) -> None:
-        if self.charged(number):
-            raise ValueError(f"round {number} is charged already")
-        self._begin()
+        self.lines.append(line)  # first: if the disk refuses, it may still have taken it
+        append(self._path, {"round": line.round, "time": _now(), **line.values})
 
     def _begin(self) -> None:
         """Have the ledger's first line on disk, and the file's name."""
-        if self.lines:
+        if self._begun:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
         first = {"mechanism": self.mechanism, "noise": self.noise, "data": self.data, "time": _now()}
@@ -257,11 +250,7 @@ class Ledger(Record):
         flush(self._folder.parent)
         for old in _payloads(self._folder, ".bin", ".part"):  # of one that was killed before its first charge
             old.unlink()
-
-    def _append(self, number: int, **values: Any) -> None:
-        entry = {"round": number, "time": _now(), **values}
-        self.lines.append(_parsed(entry))  # first: if the disk refuses, it may still have taken the line
-        append(self._path, entry)
+        self._begun = True
 
     def _payload(self, number: int) -> Path:
         return self._folder / f"{_BYTES}{number:08d}.bin"
@@ -304,7 +293,9 @@ def read(path: Path) -> Record:
         if not lines:
             return Record()
         first = lines[0]
-        run = Record(dict(first["mechanism"]), first["noise"], first["data"], [_parsed(line) for line in lines[1:]])
+        run = Record(
+            dict(first["mechanism"]), first["noise"], first["data"], [Charged.parse(line) for line in lines[1:]]
+        )
         if len({line.charge is None and not line.ended for line in run.lines}) > 1:
             raise ValueError("some of its lines charge steps and some do not")
         return run
@@ -342,16 +333,6 @@ def flush(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _parsed(line: Mapping[str, Any]) -> Charged:
-    return Charged(
-        int(line["round"]),
-        str(line["sha256"]) if "sha256" in line else None,
-        Charge(**line["charge"]) if "charge" in line else None,
-        line.get("stated") is True,
-        line.get("ended") is True,
-    )
 
 
 def _payloads(folder: Path, *endings: str) -> list[Path]:

@@ -18,7 +18,7 @@ from dpeer.privacy import accounting
 from dpeer.privacy.accounting import Charge
 from dpeer.privacy.config import PeerData, PrivacyConfig
 from dpeer.privacy.guarantee import Head, Phase, SampleGuarantee, check_delta
-from dpeer.privacy.ledger import Ledger
+from dpeer.privacy.ledger import Charged, Ledger
 from dpeer.privacy.session import BaseSession
 
 AT_ONCE = 64
@@ -187,7 +187,7 @@ class SampleSession(BaseSession):
         if not self._fits(steps):
             self.ended = True
             return 0
-        self.ledger.charge(number, steps)
+        self.ledger.charge(Charged(number, charge=steps))
         return steps.steps
 
     def _fits(self, *further: Charge) -> bool:
@@ -213,14 +213,15 @@ class SampleSession(BaseSession):
                 continue
             lacking = _by_noise(self.guarantee.charges(1)) - _by_noise(self.ledger.stated(number))
             for noise, steps in lacking.items():
-                self.ledger.charge(number, Charge(self.guarantee.sampling_rate, noise, steps), stated=True)
+                charge = Charge(self.guarantee.sampling_rate, noise, steps)
+                self.ledger.charge(Charged(number, charge=charge, stated=True))
         self.ended = self.ended or not self._fits()
 
     def end(self, number: int) -> None:
-        """Record that no step is taken any more, before anything is trained without noise; see `Ledger.end`."""
+        """Record that no step is taken any more, before anything is trained without noise; see `Charged`."""
         self.ended = True
         if not self.ledger.ended:
-            self.ledger.end(number)
+            self.ledger.charge(Charged(number, ended=True))
 
     def epsilon(self, rounds: int = 0) -> float:
         """Epsilon of everything that was charged, and of so many rounds more."""

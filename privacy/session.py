@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpeer.privacy.guarantee import GaussianGuarantee, Guarantee, check_delta
-from dpeer.privacy.ledger import Ledger
+from dpeer.privacy.ledger import Charged, Ledger
 from dpeer.privacy.mechanism import Clipped, Sparsifier
 
 
@@ -100,7 +100,7 @@ class ClientSession(BaseSession):
         """
         for number in rounds:
             if not self.ledger.charged(number):
-                self.ledger.state(number)
+                self.ledger.charge(Charged(number, stated=True))
 
     def noised(self, shared: int, trained: int) -> int:
         """How many values get noise at once, of the number that is shared and the most that are trained together."""

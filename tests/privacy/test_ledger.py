@@ -16,6 +16,7 @@ import pytest
 from dpeer.exceptions import CheckpointError
 from dpeer.privacy import Charge, Ledger
 from dpeer.privacy import ledger as ledger_module
+from dpeer.privacy.ledger import Charged
 from dpeer.privacy.noise import SCHEME
 
 M = {"noise_multiplier": 2.0, "clip_norm": 0.5}
@@ -32,7 +33,7 @@ def charge(ledger: Ledger, level: str, number: int) -> None:
     if level == "client":
         ledger.release(number, lambda: b"x")
     else:
-        ledger.charge(number, STEPS)
+        ledger.charge(Charged(number, charge=STEPS))
 
 
 both_levels = pytest.mark.parametrize("level", ["client", "sample"])
@@ -241,29 +242,27 @@ def test_a_line_that_cannot_be_counted_is_damage_of_the_named_file(tmp_path: Pat
 
 def test_a_disk_that_refuses_may_have_taken_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = opened("sample", tmp_path)
-    ledger.charge(0, STEPS)
+    ledger.charge(Charged(0, charge=STEPS))
 
     def full(path: Path, line: object) -> None:
         raise OSError("the disk is full")
 
     monkeypatch.setattr(ledger_module, "append", full)
     with pytest.raises(OSError, match="full"):
-        ledger.charge(1, STEPS)
+        ledger.charge(Charged(1, charge=STEPS))
     assert ledger.charges == (STEPS, STEPS)
 
 
-def test_steps_are_charged_by_one_or_more_and_never_after_the_end(tmp_path: Path) -> None:
+def test_nothing_is_charged_after_the_end(tmp_path: Path) -> None:
     ledger = opened("sample", tmp_path)
-    with pytest.raises(ValueError, match="at least 1 step"):
-        ledger.charge(0, Charge(0.05, 1.0, 0))
-    with pytest.raises(ValueError, match="nothing to end"):
-        ledger.end(0)
-    ledger.charge(0, STEPS)
-    ledger.end(1)
+    with pytest.raises(ValueError, match="has charged nothing"):
+        ledger.charge(Charged(0, ended=True))
+    ledger.charge(Charged(0, charge=STEPS))
+    ledger.charge(Charged(1, ended=True))
     for ended in (ledger, opened("sample", tmp_path, resume=True)):
         assert ended.ended
-        with pytest.raises(ValueError, match="none follows the end"):
-            ended.charge(1, STEPS)
+        with pytest.raises(ValueError, match="after the end"):
+            ended.charge(Charged(1, charge=STEPS))
 
 
 LIVES = """
