@@ -13,6 +13,7 @@ from dpeer.cli.interrupts import asked_to_stop, ended_at_once
 from dpeer.cli.tables import plain_table
 from dpeer.cli.terminal import Terminal, one_line
 from dpeer.exceptions import ConfigurationError
+from dpeer.federation.control_client import ranks_of
 from dpeer.results.effect import (
     Effect,
     closing_lines,
@@ -76,10 +77,9 @@ def _compare(folder: Path, device: str | None, file: Path | None) -> None:
             compare_after_run,
             give_away,
             has_shared_rows,
-            rank_folders,
         )
 
-    folders = rank_folders(folder)
+    folders = ranks_of(folder)
     if file is not None:
         if len(folders) > 1:
             raise ConfigurationError(f"--give-away is for one rank: name one, such as {str(folders[0])!r}")

@@ -31,7 +31,7 @@ _AT_AN_END = "starts, or ends, or has no control socket (its log.jsonl says whic
 _AT_THE_START = "starts, and loads its libraries"
 """The same, of a peer that has read nothing yet."""
 
-_RANK = re.compile(r"rank-[0-9]+")
+RANK = re.compile(r"rank-(0|[1-9][0-9]*)")
 """The name of a rank's folder."""
 
 
@@ -190,7 +190,7 @@ def ranks_of(folder: Path) -> list[Path]:
     if found := list(rank_folders(folder).values()):
         return found
     files = (METRICS, control.SOCKET, control.ELSEWHERE, LOCK)
-    if _RANK.fullmatch(folder.resolve().name) or any((folder / name).exists() for name in files):
+    if RANK.fullmatch(folder.resolve().name) or any((folder / name).exists() for name in files):
         return [folder]
     raise ConfigurationError(f"{str(folder)!r} holds no run: name the --out of a run, or rank-R in it")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError
 from dpeer.federation.config import RunConfig, resolve
+from dpeer.federation.control_client import RANK, one_rank
 from dpeer.federation.folders import naming
 from dpeer.federation.rank_lock import held
 from dpeer.federation.settings import Settings
@@ -18,8 +18,6 @@ from dpeer.peer import checkpoint
 from dpeer.results.files import MODEL, SUMMARY, card_of
 from dpeer.results.json_fields import table_or_empty
 from dpeer.results.run_folders import read_object
-
-_RANK = re.compile(r"rank-(0|[1-9]\d*)")
 
 KILLED = "killed"
 """The status of a peer that ended without a word before its last round, and whose model was made afterwards."""
@@ -48,7 +46,7 @@ def make_model(
     """Write the model, its card and the summary that a peer would have left after the round of its checkpoint.
 
     Args:
-        folder: The rank's folder.
+        folder: The rank's folder, or a run folder with one rank.
         output: Where the model goes, and its card beside it; the rank's folder then stays as it is. None for the
             rank's folder.
         overwrite: Whether a model of as many rounds, or of unknown ones, is replaced.
@@ -59,6 +57,7 @@ def make_model(
         CheckpointError: The checkpoint is missing, damaged or of another version.
         OutputError: The peer runs, or a model is in the way.
     """
+    folder = one_rank(folder)
     rank = _rank(folder)
     model = folder / MODEL if output is None else output
     with naming(model.parent), held(folder):
@@ -71,13 +70,9 @@ def make_model(
 
 def _rank(folder: Path) -> int:
     """The rank that a folder is of."""
-    if not folder.is_dir():
-        raise ConfigurationError(f"no folder {str(folder)!r} exists; name a rank's folder, such as dpeer-run/rank-0")
-    found = _RANK.fullmatch(folder.resolve().name)
+    found = RANK.fullmatch(folder.resolve().name)
     if found is None:
-        inside = sorted(path.name for path in folder.glob("rank-*"))
-        example = str(folder / (inside or ["rank-0"])[0])
-        raise ConfigurationError(f"{str(folder)!r} is no rank's folder: name one, such as {example!r}")
+        raise ConfigurationError(f"{str(folder)!r} is no rank's folder: it must be named so, such as rank-0")
     return int(found[1])
 
 

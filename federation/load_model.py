@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpeer.exceptions import CheckpointError, ConfigurationError
+from dpeer.federation.control_client import one_rank
 from dpeer.results.card import FORMAT
 from dpeer.results.files import CARD, METRICS, MODEL, parse
 
@@ -23,14 +24,9 @@ def model_folder(run: Path) -> Path:
     """
     if (run / MODEL).is_file():
         return run
-    if not run.is_dir():
-        raise ConfigurationError(f"no folder {str(run)!r} exists; name a rank's folder, such as dpeer-run/rank-0")
-    ranks = sorted((path.parent for path in run.glob(f"rank-*/{MODEL}")), key=lambda path: (len(path.name), path.name))
-    if len(ranks) == 1:
-        return ranks[0]
-    if ranks:
-        names = ", ".join(path.name for path in ranks[:8]) + (", ..." if len(ranks) > 8 else "")
-        raise ConfigurationError(f"{str(run)!r} has the models of {len(ranks)} peers: name one of {names}")
+    place = one_rank(run)
+    if (place / MODEL).is_file():
+        return place
     began = any(run.rglob(METRICS))
     advice = "it is written when a peer ends or is stopped" if began else "no peer has completed a round here"
     raise ConfigurationError(f"{str(run)!r} has no {MODEL}: {advice}")

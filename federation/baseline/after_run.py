@@ -27,7 +27,7 @@ from dpeer.peer.core.wire import federation_id
 from dpeer.peer.member_files import read_lists
 from dpeer.privacy.ledger import FOLDER, current
 from dpeer.results.effect import FEWEST_ROWS, Effect, effect_of
-from dpeer.results.files import METRICS, MODEL, SUMMARY, read_rows, write_json, write_rows
+from dpeer.results.files import MODEL, SUMMARY, read_rows, write_json, write_rows
 from dpeer.results.run_folders import read_object, read_peer_summary
 from dpeer.results.sites import Site
 from dpeer.results.summaries import PeerSummary
@@ -70,22 +70,6 @@ def compare_after_run(
         found = _found(folder, summary, stopped, tell, device)
     renew(folder.parent)
     return found
-
-
-def rank_folders(folder: Path) -> list[Path]:
-    """The folder of a rank itself, or those of all ranks in a run's folder, by rank.
-
-    Raises:
-        ConfigurationError: It is neither.
-    """
-    if "rank" in read_object(folder / SUMMARY) or (folder / METRICS).exists():
-        return [folder]
-    there = [path for path in folder.glob("rank-*") if path.is_dir() and path.name[5:].isdecimal()]
-    if not there:
-        raise ConfigurationError(
-            f"{str(folder)!r} is no folder of a rank: name one, such as dpeer-run/rank-0, or a run's folder with some"
-        )
-    return sorted(there, key=lambda path: int(path.name[5:]))
 
 
 def has_shared_rows(folder: Path) -> bool:

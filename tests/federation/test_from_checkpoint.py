@@ -142,7 +142,7 @@ def _without_task(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "kind", "message"),
     [
-        (_missing, ConfigurationError, "no folder .*rank-1' exists; name a rank's folder, such as dpeer-run/rank-0"),
+        (_missing, ConfigurationError, "no folder .*rank-1' exists; name the --out of a run, or rank-R in it"),
         (_no_checkpoint, CheckpointError, "rank-1' has no checkpoint: its peer has completed no round"),
         (_older, CheckpointError, "is of another version of dpeer: .* --resume .it keeps no settings."),
         (_with_unknown_setting, CheckpointError, "is of another version of dpeer: .* 'warp_speed'"),
@@ -161,8 +161,10 @@ def test_what_cannot_be_used_is_said_in_one_line(
     assert not (killed / LEFT[0]).exists()
 
 
-def test_a_run_folder_is_told_from_a_ranks(killed: Path) -> None:
-    with pytest.raises(ConfigurationError):
+def test_the_only_rank_of_a_run_need_not_be_named(killed: Path) -> None:
+    assert make_model(killed.parent).path == killed / "model.safetensors"
+    killed.with_name("rank-0").mkdir()
+    with pytest.raises(ConfigurationError, match="holds 2 ranks: name one of rank-0, rank-1"):
         make_model(killed.parent)
 
 
