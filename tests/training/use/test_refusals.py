@@ -61,7 +61,7 @@ def test_a_folder_that_holds_no_model(tmp_path: Path) -> None:
         dpeer.load_model(3)
     with refused(ConfigurationError, f"'{tmp_path}/no'"):
         dpeer.load_model(tmp_path / "no")
-    with refused(ConfigurationError, f"'{tmp_path}' has no model.safetensors: no peer has completed a round here"):
+    with refused(ConfigurationError, f"'{tmp_path}' holds no run"):
         dpeer.load_model(tmp_path)
     (tmp_path / "metrics.jsonl").touch()
     with refused(ConfigurationError, "has no model.safetensors: it is written when a peer ends or is stopped"):
