@@ -249,6 +249,7 @@ FAST = {
     "dpeer model dpeer-run/rank-0": Small("--overwrite", after=(VISITS_WEIGHTED,)),
     "dpeer export --run dpeer-run/rank-0 --output model.onnx": Small(after=(VISITS_WEIGHTED,)),
     FIRST_RUN: Small(f"{TRAINS} --size 4"),
+    "dpeer simulate --size 4 --partition dirichlet:0.3 --keep blend --alone always": Small(TRAINS),
     "dpeer simulate --task digits --algorithm dfedmdc --optimizer adamw --lora r=4,alpha=8": Small(
         f"{TRAINS} --size 2"
     ),
