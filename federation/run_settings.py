@@ -74,9 +74,9 @@ class MeasureSettings(Section):
     )
     keep: Literal["auto", "best", "last", "blend"] = setting(
         "auto",
-        "which model to keep: best (by the loss on validation data), last, blend (of best and local-only one: the mean "
-        "of their probabilities; needs --alone always), or auto: best, but last with --privacy, --preset, --validation "
-        "0 or too few samples",
+        "which model to keep: best (by the loss on validation data), last, blend (of the best and the local-only "
+        "model: the mean of their probabilities; needs --alone always), or auto: best, but last with --privacy, "
+        "--preset, --validation 0 or too few samples",
         mark=Mark.OWN,
         group=_RUN,
     )
