@@ -92,7 +92,7 @@ def _note(graph: Topology, edges: int) -> str:
     if graph.changing:
         return "a new graph every round"
     drawn = f", {_DRAWN:,} of them drawn at random" if edges > _DRAWN else ""
-    kept = "" if graph.doubly_stochastic else "; average not kept"
+    kept = "" if graph.doubly_stochastic else "; keeps the mean by p"  # of fixed graphs those of declared weights alone
     return f"{edges:,} {'directed ' if graph.directed else ''}edge{'s' if edges > 1 else ''}{drawn}{kept}"
 
 

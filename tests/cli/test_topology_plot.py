@@ -48,6 +48,14 @@ def test_an_svg_has_names_labels_and_gaps_as_text(dpeer: Command) -> None:
 
 
 @pytest.mark.slow
+def test_a_picture_names_declared_weights_and_the_mean_that_they_keep(dpeer: Command) -> None:
+    assert dpeer("topology", "show", "--size", 3, "--weights", "declared:400,20,30", "--plot", "a.svg").code == 0
+    found = set(texts(Path("a.svg")))
+    assert {"3 peers, declared weights", "3 edges; keeps the mean by p"} <= found
+    assert "ring: gap 0.3750, 2 messages a round, 1e-3 after 15 rounds" in found
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_the_same_graph_gives_the_same_bytes(suffix: str) -> None:
     first, second = (picture(build("random-matching", 12), suffix) for _ in range(2))

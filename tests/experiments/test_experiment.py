@@ -66,6 +66,8 @@ def test_the_rounds_are_those_of_the_presets_unless_a_file_or_a_flag_has_others(
 def test_a_value_in_a_row_may_have_a_colon() -> None:
     (row,) = load(None, {}, {"algorithms": ["fedsam:sparsify=top-k:0.4:rho=0.5"]}).variants
     assert dict(row.changes) == {"sparsify": "top-k:0.4", "rho": 0.5}
+    (row,) = load(None, {"size": 3}, {"algorithms": ["fedsam:weights=declared:400,60,20:rho=0.5"]}).variants
+    assert dict(row.changes) == {"weights": "declared:400,60,20", "rho": 0.5}
 
 
 def test_a_graphs_parameters_stand_in_its_name(tmp_path: Path) -> None:

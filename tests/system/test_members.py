@@ -1,4 +1,4 @@
-"""Members come, move and go in a running federation: real processes with keys, changed by an operator's commands."""
+"""Members come, move and go in a running federation with declared weights: real processes, an operator's commands."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_a_member_joins_one_moves_one_leaves_and_the_run_gets_more_rounds(
     (tmp_path / "hosts.txt").write_text("".join(f"127.0.0.1:{first + rank} Site {rank}\n" for rank in range(3)))
     made = dpeer(
         "init", ".", "--hosts", "hosts.txt", "--keys", "--operator", "--task", task, "--topology", "ring", *QUICK,
-        "--rounds", ROUNDS,
+        "--rounds", ROUNDS, "--weights", "declared:400,60,20",
     )  # fmt: skip
     assert made.code == 0, made.err
 
@@ -45,9 +45,9 @@ def test_a_member_joins_one_moves_one_leaves_and_the_run_gets_more_rounds(
     mixed(0, 1, 2)
 
     key = dpeer("keygen", "--rank", 3, "--out", "keys").out.split('"')[1]
-    added = dpeer(
-        "members", "add", "run/rank-0", "--rank", 3, "--address", f"tcp://127.0.0.1:{first + 3}", "--key", key, *SIGNED
-    )
+    new = ("--rank", 3, "--address", f"tcp://127.0.0.1:{first + 3}", "--key", key)
+    assert "--weight is missing" in dpeer("members", "add", "run/rank-0", *new, *SIGNED).err
+    added = dpeer("members", "add", "run/rank-0", *new, "--weight", 120, *SIGNED)
     assert added.code == 0, added.err
     assert added.out.splitlines()[-1].startswith("member list 1 counts: ")
     checked = dpeer("check", "--rank", 3, "--members", "members-1.json", "--secret", "keys/rank-3.secret", "--json")
@@ -60,7 +60,8 @@ def test_a_member_joins_one_moves_one_leaves_and_the_run_gets_more_rounds(
     assert more.code == 0, more.err
 
     moved = f"tcp://127.0.0.1:{first + 4}"
-    assert dpeer("members", "change", "run/rank-2", "--rank", 1, "--address", moved, *SIGNED).code == 0
+    place = ("--rank", 1, "--address", moved, "--weight", 75.5)
+    assert dpeer("members", "change", "run/rank-2", *place, *SIGNED).code == 0
     until(lambda: (read_lists(run / "rank-1")[0] or read_lists(run / "rank-1")[1]).version == 3)
     assert dpeer("drain", "run/rank-1").code == 0
     peers[1].succeed()
@@ -85,7 +86,8 @@ def test_a_member_joins_one_moves_one_leaves_and_the_run_gets_more_rounds(
     for rank in peers:
         ended = json.loads((run / f"rank-{rank}" / "summary.json").read_text())
         assert (ended["status"], ended["completed_rounds"], ended["rounds"]) == ("done", ROUNDS + 10, ROUNDS + 10)
-    lists = {read_lists(run / f"rank-{rank}")[0].digest for rank in peers}
-    assert len(lists) == 1
+    lists = [read_lists(run / f"rank-{rank}")[0] for rank in peers]
+    assert len({one.digest for one in lists}) == 1
+    assert [member.weight for member in lists[0].members.values()] == [400, 75.5, 120]
     shown = dpeer("members", "show", "run").out
     assert "left: rank 2" in shown
