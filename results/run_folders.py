@@ -241,7 +241,7 @@ def read_metrics(folder: Path) -> Metrics:
     """The rounds of the peer whose folder this is. A file that cannot be opened is one damaged line."""
     try:
         content = (folder / METRICS).read_text(errors="replace")
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # a path with a null byte names no file
         return Metrics()
     except OSError:
         return Metrics(damaged=1)

@@ -143,7 +143,7 @@ def make_folders(tmp_path: Path) -> None:
 
 def test_a_rank_may_set_what_is_its_own_affair_and_nothing_else() -> None:
     own = {name for name in option_names() if meaning_of(Settings.model_fields[name]).mark in (Mark.OWN, Mark.ASIDE)}
-    of_rank = {*RankSettings.model_fields} - {"address", "bind", "key"}
+    of_rank = {*RankSettings.model_fields} - {"address", "bind", "key", "weight"}
     assert of_rank <= own
     assert own - of_rank == {
         "base_port",
