@@ -70,7 +70,9 @@ class Simulation:
         self._logs: list[PeerLog] = []
         self._tracking: dict[int, Tracking] = {}
         self._workers = min(len(configs), threads or len(own_cores()))
-        self._compared = AllOrNone(len(configs), self._workers)
+        folders = [rank_folder(self._out, one.rank) for one in configs] if resume else []
+        rounds = self._common.training.rounds
+        self._compared = AllOrNone.resumed(len(configs), self._workers, folders, rounds)
         self.connected = False
         # Peers of one process cannot be lost one by one.
         self._liveness = LivenessConfig(heartbeat=0)

@@ -6,13 +6,14 @@ import math
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from dpeer.exceptions import CheckpointError, DpeerError, TaskError, describe
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.settings import Settings, revalidated
+from dpeer.results.run_folders import read_peer_summary
 from dpeer.results.units import duration
 from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.algorithms.plugins import new_algorithm
@@ -42,15 +43,30 @@ class AllOrNone:
     Args:
         peers: How many the process has.
         threads: How many of them train at a time.
+        decided: Whether an interrupted process has decided, which holds.
+        why: Why it has decided for none; None if it has for all.
 
     Attributes:
         why: Why none is trained; None if all are, or while nothing is decided.
     """
 
-    def __init__(self, peers: int, threads: int) -> None:
+    def __init__(self, peers: int, threads: int, *, decided: bool = False, why: str | None = None) -> None:
         self._peers, self._turns = peers, math.ceil(peers / threads)
-        self._lock, self._decided = threading.Lock(), False
-        self.why: str | None = None
+        self._lock, self._decided = threading.Lock(), decided
+        self.why = why
+
+    @classmethod
+    def resumed(cls, peers: int, threads: int, folders: Sequence[Path], rounds: int) -> AllOrNone:
+        """The decision of an interrupted process, as far as these ranks' folders show one.
+
+        A verdict or a saved state shows that all are trained, an unfinished baseline that was not stopped that none is.
+        """
+        found = [one for folder in folders if (one := read_peer_summary(folder)) is not None]
+        effects = [one.worth for one in found if one.completed_rounds == rounds and one.worth is not None]
+        if any(one.verdict for one in effects) or any(any((one / FOLDER).glob("round-*")) for one in folders):
+            return cls(peers, threads, decided=True)
+        refused = [one.why for one in effects if one.is_unfinished and one.why != STOPPED]
+        return cls(peers, threads, decided=bool(refused), why=refused[0] if refused else None)
 
     def decide(self, seconds: float, allowed: float) -> str | None:
         """Why none of the peers trains its baseline; None if all do.

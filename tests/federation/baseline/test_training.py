@@ -1,7 +1,9 @@
 """How much time the local-only baseline may take after a run, and what is said where that is too little."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,6 +130,31 @@ def test_peers_of_a_process_are_trained_to_the_end_once_that_is_decided(clock: C
     other = BaselineTraining(Copy(clock), process=process)
     finish(other, stopped=True)
     assert other.why == module.STOPPED
+
+
+STOPPED = {"why": module.STOPPED, "rounds": 1, "planned": 4}
+REFUSED = {"why": "takes about 2 min", "rounds": 0, "planned": 4}
+VERDICT = {"verdict": "worse"}
+
+
+@pytest.mark.parametrize(("worth", "rounds", "saved", "done", "why"), [
+    (VERDICT, 4, False, True, None), (REFUSED, 4, False, False, "takes about 2 min"), (STOPPED, 4, True, True, None),
+    (STOPPED, 4, False, False, "training 1000 peers"), (VERDICT, 3, False, False, "training 1000 peers"),
+])  # fmt: skip
+def test_what_an_interrupted_process_had_decided_holds(
+    worth: dict[str, Any], rounds: int, saved: bool, done: bool, why: str | None, clock: Clock, tmp_path: Path
+) -> None:
+    """A peer that has concluded says it, of these rounds, or a saved state; one that was stopped says nothing."""
+    ranks = [tmp_path / f"rank-{rank}" for rank in range(2)]
+    ranks[0].mkdir()
+    (ranks[0] / "summary.json").write_text(json.dumps({"completed_rounds": rounds, "worth": worth}))
+    if saved:
+        kept(ranks[1], 1, "10")
+    copy = Copy(clock)
+    one = BaselineTraining(copy, process=AllOrNone.resumed(1000, 1, ranks, 4))
+    finish(one)
+    assert copy.done == done
+    assert one.why == why or (one.why or "").startswith(why or "all well")
 
 
 def test_a_peer_that_trains_meanwhile_ends_as_another_one_decides(clock: Clock) -> None:
