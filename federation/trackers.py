@@ -92,10 +92,14 @@ def _mlflow(folder: Path, settings: Mapping[str, Any], start: int, known: str | 
         client.update_run(known, status="RUNNING")
     identity = known
 
+    owners: dict[str, str] = {}
+
     def log(step: int, figures: Mapping[str, float]) -> None:
-        now = int(1000 * time.time())
-        fit = {_UNFIT.sub("_", name): value for name, value in figures.items()}
-        client.log_batch(identity, [Metric(name, value, now, step) for name, value in fit.items()])
+        now, fit = int(1000 * time.time()), {name: _UNFIT.sub("_", name) for name in figures}
+        for name, shown in fit.items():
+            if owners.setdefault(shown, name) != name:
+                raise ValueError(f"{shown!r} is the name of {owners[shown]!r} there")
+        client.log_batch(identity, [Metric(fit[name], value, now, step) for name, value in figures.items()])
 
     return TrackedRun(identity, log, lambda: client.set_terminated(identity))
 

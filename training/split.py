@@ -114,19 +114,27 @@ def frozen_alike(model: nn.Module, head: Sequence[str]) -> dict[str, Tensor]:
 
 
 def _constant_norms(model: nn.Module) -> Sequence[tuple[str, nn.Module]]:
-    """The layers whose running statistics never change: the model's `train` leaves them in evaluation."""
+    """The layers whose running statistics never change.
+
+    The model's `train` leaves them in evaluation, or they hold nothing but buffers, as torchvision's FrozenBatchNorm2d.
+    """
+    still = [
+        (name, module) for name, module in model.named_modules(remove_duplicate=False)
+        if not isinstance(module, _NormBase) and {"running_mean", "running_var"} <= dict(module.named_buffers()).keys()
+        and not [*module.parameters()]
+    ]  # fmt: skip
     norms = [
         (name, module) for name, module in model.named_modules(remove_duplicate=False)
         if isinstance(module, _NormBase) and module.track_running_stats
     ]  # fmt: skip
     if not norms:
-        return []
+        return still
     modes = [(module, module.training) for module in model.modules()]
     model.train()
     found = [(name, module) for name, module in norms if not module.training]
     for module, mode in modes:
         module.training = mode
-    return found
+    return still + found
 
 
 def _check_kinds(trainable: Named) -> None:

@@ -72,6 +72,22 @@ def test_a_metrics_name_is_made_fit_for_mlflow(tmp_path):
         assert [(one.step, one.value) for one in history] == [(0, 0.5), (1, 0.5)]
 
 
+@pytest.mark.usefixtures("mlflow_files")
+def test_of_two_names_that_mlflow_would_have_as_one_the_second_is_left_out_and_named_once(tmp_path):
+    from mlflow import MlflowClient
+
+    metrics = {"F1 (macro)": 0.5, "F1 [macro]": 0.25, "recall": 0.75}
+    ((_, line),) = track(tmp_path, ["mlflow"], 3, entry={**ENTRY, "metrics": metrics})
+    assert line == (
+        "mlflow refuses 'metrics/F1 [macro]', which stay in metrics.jsonl (ValueError: 'metrics/F1 _macro_' is the "
+        "name of 'metrics/F1 (macro)' there)"
+    )
+    identity = json.loads((tmp_path / "tracked.json").read_text())["mlflow"]
+    for name, value in (("F1 _macro_", 0.5), ("recall", 0.75)):
+        history = MlflowClient((tmp_path / "mlruns").as_uri()).get_metric_history(identity, f"metrics/{name}")
+        assert {(one.step, one.value) for one in history} == {(0, value), (1, value), (2, value)}
+
+
 class Broken(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_error(500)

@@ -86,12 +86,22 @@ def test_batch_norm_that_stays_in_evaluation_may_be_shared() -> None:
         split(net, ("fc",), "body")
 
 
-def test_statistics_that_never_change_are_part_of_the_start() -> None:
+class FrozenBatchNorm2d(nn.Module):
+    """As torchvision's: four buffers, and no layer of torch's own."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        for name, value in (("weight", 1.0), ("bias", 0.0), ("running_mean", 0.0), ("running_var", 1.0)):
+            self.register_buffer(name, torch.full((features,), value))
+
+
+@pytest.mark.parametrize("kind", [Still, FrozenBatchNorm2d])
+def test_statistics_that_never_change_are_part_of_the_start(kind: type[nn.Module]) -> None:
     data = small_task()
 
     def digest(mean: float, head: tuple[str, ...]) -> str:
         torch.manual_seed(0)
-        net = Net(Still(4))
+        net = Net(kind(4))
         net.extra.running_mean.fill_(mean)
         return build_learner(Task(net, head, data.train, data.test), "dfedmdc", rank=0, seed=0).about.digest
 

@@ -245,6 +245,16 @@ class Target(_Strict):
     unit: str = ""
     range: Range | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_limits(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and "limits" in values:
+            raise ValueError(
+                "limits is for inputs, because no loss counts how far beyond a bound a value lies: leave rows with a "
+                "bound out, or write a number in its place"
+            )
+        return values
+
     @model_validator(mode="after")
     def _fits(self) -> Target:
         if self.kind == "classification" and len(self.classes) < 2:

@@ -60,6 +60,13 @@ def test_definitions_differ_where_columns_mean_something_else(
     assert {name for name in {*one, *other} if one.get(name) != other.get(name)} == differ
 
 
+def test_limits_of_a_target_are_refused_with_their_reason(tmp_path: Path) -> None:
+    lines = ("format = 1", "[target]", 'column = "y"', 'kind = "regression"', "limits = true")
+    (tmp_path / "s.toml").write_text("\n".join([*lines, "[columns.x]", 'kind = "number"', 'unit = "kg"']))
+    with refused(ConfigurationError, "target: limits is for inputs, because no loss counts how far beyond a bound"):
+        read_schema(tmp_path / "s.toml")
+
+
 def test_limits_leave_the_definitions_of_others_as_they_are(schema_file: Path) -> None:
     assert read_schema(schema_file).definitions()["age"] == (
         '{"filling": null, "kind": "number", "missing": [], "range": [0.0, 120.0], "unit": "years"}'
