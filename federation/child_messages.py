@@ -7,14 +7,11 @@ import json
 import socket
 from typing import Any
 
-MOST = 2**20
-"""Bytes that may wait before `offer` refuses more: some hundred rounds' records."""
-
 
 class Channel:
     """One end of a pair of sockets, on the event loop. Messages are JSON: not even our own processes are unpickled.
 
-    What the other end does not take, because it was stopped or is busy, waits here.
+    What the other end does not take, because it was stopped or is busy, waits here: of a peer about a kilobyte a round.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -34,13 +31,6 @@ class Channel:
             self._unsent += json.dumps(message).encode() + b"\n"
             self._all_sent.clear()
             self._give()
-
-    def offer(self, message: dict[str, Any]) -> bool:
-        """Send a message that may be dropped, unless too much is waiting already; return whether it was sent."""
-        if len(self._unsent) >= MOST:
-            return False
-        self.send(message)
-        return True
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message; None when the other end is gone, now and ever after."""

@@ -88,7 +88,6 @@ async def _run(
     from dpeer.federation.serving import Stopper, serve  # torch; the launcher, which imports this module, does without
 
     channel = Channel(end)
-    reports = Reports(channel)
     stopper = Stopper(128 + signal.SIGTERM)
     met: asyncio.Future[Mapping[int, str]] = asyncio.get_running_loop().create_future()
     listening = asyncio.create_task(_listen(channel, met, stopper))
@@ -106,45 +105,21 @@ async def _run(
             stopper=stopper,
             resume=resume,
             keyring=keyring,
-            report=reports.tell,
+            report=channel.send,
         )
-        reports.end({"kind": "end", "status": outcome.status if outcome else "stopped"})
+        channel.send({"kind": "end", "status": outcome.status if outcome else "stopped"})
     except DpeerError as error:
-        reports.end({"kind": "error", "message": str(error), "traceback": traceback.format_exc()})
+        channel.send({"kind": "error", "message": str(error), "traceback": traceback.format_exc()})
         return error.exit_code
     except Exception as error:
         message = f"{type(error).__name__}: {error}; see log.jsonl"
-        reports.end({"kind": "error", "message": message, "traceback": traceback.format_exc()})
+        channel.send({"kind": "error", "message": message, "traceback": traceback.format_exc()})
         return 1
     finally:
         await channel.sent()  # the launcher may have been stopped: it hears of the end when it goes on
         listening.cancel()
         channel.close()
     return 0
-
-
-class Reports:
-    """Tells the launcher what happens, without ever waiting for it.
-
-    What waits is bounded: records beyond that are dropped here. The launcher sees which rounds it lacks by the next
-    record or by the end, and reads them from metrics.jsonl.
-    """
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self._completed: int | None = None
-
-    def tell(self, event: dict[str, Any]) -> None:
-        """Tell an event; only a record may be dropped."""
-        if event["kind"] != "record":
-            self._channel.send(event)
-            return
-        self._completed = event["entry"]["round"] + 1
-        self._channel.offer(event)
-
-    def end(self, event: dict[str, Any]) -> None:
-        """Send how the run has ended, and the number of rounds with records."""
-        self._channel.send({**event, "completed": self._completed})
 
 
 async def _listen(channel: Channel, met: asyncio.Future[Mapping[int, str]], stopper: Stopper) -> None:

@@ -10,7 +10,6 @@ import tempfile
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
-from typing import Any
 
 from dpeer.federation import cluster_child, forking
 from dpeer.federation.addresses import LONGEST_PATH
@@ -19,8 +18,7 @@ from dpeer.federation.folders import current_folder
 from dpeer.federation.keys import keyrings
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
-from dpeer.results.files import DISAGREEMENT, rank_folder
-from dpeer.results.run_folders import read_entries
+from dpeer.results.files import DISAGREEMENT
 from dpeer.results.training_alerts import Alert
 from dpeer.training import BUILTIN_TASKS
 from dpeer.training.models import LIBRARIES, MODELS
@@ -42,8 +40,6 @@ class Member:
     error: str | None = None
     traceback: str = ""
     exit_code: int | None = None
-    next_round: int | None = None
-    """The round after that of the last record."""
 
 
 class Launcher:
@@ -165,34 +161,18 @@ class Launcher:
                             (self._settings.out / DISAGREEMENT).unlink(missing_ok=True)
                         self._view.notes(self._members[0].notes)
                 case "record":
-                    await self._catch_up(member, message["entry"]["round"])
-                    self._record(member, message["entry"])
+                    self._view.record(member.rank, message["entry"])
                 case "waiting":
                     self._view.waiting(member.rank, message["neighbors"])
                 case "alert":
                     self._view.alert(member.rank, Alert(**message["alert"]))
                 case "end":
-                    await self._catch_up(member, message["completed"])
                     member.status = message["status"]
                 case "error":
-                    await self._catch_up(member, message["completed"])
                     member.error, member.traceback = message["message"], message["traceback"]
         await asyncio.to_thread(member.process.join)
         member.channel.close()
         self._conclude(member)
-
-    async def _catch_up(self, member: Member, completed: int | None) -> None:
-        """Take from metrics.jsonl the records that the peer has not sent because this process had stopped reading."""
-        first = member.next_round
-        if first is None or completed is None or first >= completed:
-            return
-        for entry in await asyncio.to_thread(read_entries, rank_folder(self._settings.out, member.rank)):
-            if first <= entry["round"] < completed:
-                self._record(member, entry)
-
-    def _record(self, member: Member, entry: dict[str, Any]) -> None:
-        member.next_round = entry["round"] + 1
-        self._view.record(member.rank, entry)
 
     def _conclude(self, member: Member) -> None:
         code = member.process.exitcode or 0
