@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
@@ -21,17 +20,10 @@ class Target(Protocol):
         """Report that so many lines are missing here."""
 
 
-@dataclass
-class _Gap:
-    """Stands in the queue where lines are missing."""
-
-    lines: int = 0
-
-
 class AsyncWriter:
     """A bounded queue of lines, and the thread that writes them.
 
-    A full queue takes no lines until half of it is written, so that missing lines are consecutive. The thread
+    A full queue takes no lines until all that wait are written, so that missing lines are consecutive. The thread
     is there from the first line on and until `close`; a line after that starts another one. Where the system gives no
     thread, lines wait, and `flush` writes them on the thread that calls it.
 
@@ -43,24 +35,17 @@ class AsyncWriter:
 
     def __init__(self, name: str, target: Target, most: int) -> None:
         self._name, self._target, self._most = name, target, most
-        self._items: deque[Callable[[], None] | _Gap] = deque()
-        self._gap: _Gap | None = None
-        self._full = self._ending = False
+        self._items: deque[Callable[[], None]] = deque()
+        self._dropped, self._ending = 0, False
         self._thread: threading.Thread | None = None
         self._changed = threading.Condition()
 
     def put(self, line: Any) -> bool:
         """Hand over a line; returns at once, and False if the queue is full and the line is dropped."""
         with self._changed:
-            waiting = len(self._items)
-            self._full = waiting >= self._most or (self._full and waiting > self._most // 2)
-            if self._full:
-                if self._gap is None:
-                    self._gap = _Gap()
-                    self._items.append(self._gap)
-                self._gap.lines += 1
+            if len(self._items) >= self._most or (self._dropped and self._items):
+                self._dropped += 1
                 return False
-            self._gap = None
             self._add(partial(self._target.write, line))
             return True
 
@@ -77,7 +62,7 @@ class AsyncWriter:
         """
         done = threading.Event()
         with self._changed:
-            if self._thread is None and not self._items:
+            if self._thread is None and not self._items and not self._dropped:
                 return True
             self._add(done.set)
             alone = self._thread is None
@@ -92,6 +77,9 @@ class AsyncWriter:
         return self.flush(patience)
 
     def _add(self, job: Callable[[], None]) -> None:
+        if self._dropped:
+            self._items.append(partial(self._target.skipped, self._dropped))
+            self._dropped = 0
         self._items.append(job)
         if self._thread is None:
             thread = threading.Thread(target=self._empty, name=self._name, daemon=True)
@@ -112,9 +100,4 @@ class AsyncWriter:
                     self._thread, self._ending = None, False
                     return None
                 self._changed.wait()
-            item = self._items.popleft()
-            if not isinstance(item, _Gap):
-                return item
-            if self._gap is item:
-                self._gap = None  # lines dropped from here on are another gap
-            return partial(self._target.skipped, item.lines)
+            return self._items.popleft()

@@ -34,14 +34,14 @@ def writer(target):
     assert made.close(60)
 
 
-def test_a_full_queue_drops_lines_until_half_of_it_is_written_and_reports_them_where_they_are_missing(writer, target):
+def test_a_full_queue_drops_lines_until_all_are_written_and_reports_them_where_they_are_missing(writer, target):
     assert writer.put(0)
     assert target.began.acquire(timeout=60)  # this line has left the queue, and is not written
     assert [writer.put(number) for number in range(1, 12)] == [True] * 10 + [False]
     for _ in range(2):
         target.go.release()
         assert target.began.acquire(timeout=60)
-    assert not writer.put("too early"), "it has room for two, and less than half is written"
+    assert not writer.put("too early"), "it has room for two, and others wait"
     target.go.release(100)
     assert writer.flush(60)
     assert writer.put("in time")
