@@ -60,6 +60,10 @@ def notes(
             "training-accuracy: it is read off training records without noise, so no epsilon covers it; it stays in "
             "this peer's metrics.jsonl and summary.json"
         )
+    if config.topology.declared and settings["privacy"] != "none":
+        lines.append(
+            "weights declared: all peers know what each rank brings, and no epsilon covers it: declare rounded numbers"
+        )
     if settings["participation"] < 1:
         lines.append(_participation(settings, learner))
     if task.names.get("input columns") and not settings["standardize"] and (largest := _largest(task)) > _LARGE:

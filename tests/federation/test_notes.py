@@ -94,6 +94,14 @@ def test_an_option_of_another_algorithm_has_no_effect_and_it_says_so(
     assert sorted(said) == [f"{one} has no effect with {flags['algorithm']}" for one in idle]
 
 
+def test_a_private_start_says_that_declared_numbers_are_not_covered(notes: Start) -> None:
+    said = "weights declared: all peers know what each rank brings, and no epsilon covers it: declare rounded numbers"
+    private = {"privacy": "client", "noise_multiplier": 2.0, "clip_norm": 1.0}
+    assert said in notes(weights="declared:3,1", **private)
+    assert said not in notes(weights="declared:3,1")
+    assert said not in notes(**private)
+
+
 def test_how_many_take_part_and_how_rarely_two_meet(notes: Start) -> None:
     half = notes(size=4, participation=0.5)
     assert [line for line in half if "take part" in line] == [
