@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = {
     "README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security-policy.md", "LICENSE": "LICENSE", "examples/deploy/README.md": "deploy.md",
+    "examples/papers/README.md": "papers.md",
 }  # fmt: skip
 """Pages that lie outside of docs/, and their place in the site."""
 
