@@ -99,7 +99,8 @@ class Client:
 
     def personal(self) -> tuple[Any, Any]:
         if self.linear:
-            return tuple(self.nu)
+            weight, bias = self.nu
+            return weight, bias
         u, b, v, c = self.nu
         made = v @ torch.relu(u @ self.a + b) + c
         weight, bias = made[: CLASSES * FEATURES].view(CLASSES, FEATURES), made[CLASSES * FEATURES :]
