@@ -40,7 +40,7 @@ WIDTH = 16
 """Inputs of the body, and of the head."""
 
 CLIP_NORM = 0.7
-RUNS = 150
+RUNS = 100
 """Runs on each of the two data sets."""
 
 ROUNDS, STEPS, RATE, RECORDS = 2, 4, 0.5, 4
