@@ -76,7 +76,7 @@ def table(path: Path, rows: int, *, beyond: bool = False) -> Path:
     return path
 
 
-@pytest.mark.parametrize("own", only([True], [True, False]))
+@pytest.mark.parametrize("own", [True, False])
 def test_a_table_s_model_takes_the_tables_own_columns_and_the_documented_reader_reads_them(
     own: bool, leave: Leave, tmp_path: Path, runtime: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
