@@ -122,6 +122,7 @@ def test_own_data_are_kept_whole() -> None:
     for rank in (0, 5):
         task = pooled_task(Data(pool(100), None, 4), rank, 6, 0, Choices(partition="own", validation=0.1), model="mlp")
         assert [len(part) for part in (task.train, task.validation or (), task.test)] == [72, 8, 20]
+        assert task.groups is None
     for rank in (0, 7):
         division = keep(Data(pool(100), None, 4), rank, 0.25, 0)
         assert len(division.parts) == 1
@@ -221,6 +222,8 @@ def test_places_are_those_in_the_whole_pools(options: dict[str, int], spec: str)
         for name, held in (("train", task.train), ("validation", task.validation), ("test", task.test)):
             first = 200 if spec == "iid" and name == "test" else 0
             assert (first + task.indices[name]).tolist() == held.tensors[0][:, 0].int().tolist()
+        trained = task.train.tensors[0][:, 0].int().tolist()
+        assert task.groups.tolist() == [number % 4 if number < 200 else 4 + number % 2 for number in trained]
 
 
 def peers(count: int, task: str, **options: Any) -> list[tuple[str, Mapping[str, Any]]]:

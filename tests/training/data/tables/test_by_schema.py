@@ -71,6 +71,9 @@ def by_hand(found: list[dict[str, str]], train: list[int], *, own: bool) -> dict
 def test_inputs_are_what_the_same_by_hand_gives(site: dict[str, Any], schema_file: Path, own: bool) -> None:
     task = trained(site["path"], schema_file, standardize=own)
     train = task.indices["train"].tolist()
+    patients = [{site["rows"][n]["patient"] for n in task.indices[part]} for part in ("train", "test")]
+    assert not patients[0] & patients[1]
+    assert len(set(task.groups.tolist())) == len(patients[0])
     expected = by_hand(site["rows"], train, own=own)
     names = task.preparation.names
     assert {*expected} | {f"complaint words {n}" for n in range(16)} == {*names}

@@ -119,6 +119,16 @@ def test_a_file_a_rank_and_all_of_it(tmp_path: Path) -> None:
         assert abs(len(task.validation) - 0.25 * (48 + 24 * rank)) <= 1
 
 
+def test_a_table_for_all_is_divided_by_its_groups(tmp_path: Path) -> None:
+    options = {"path": str(patients(tmp_path)), "target": "diagnosis", "group": "patient"}
+    tasks = [load_task("csv", rank, 3, 0, options, Choices(partition="group")) for rank in range(3)]
+    rows = torch.cat([part.tensors[0][:, 0] for task in tasks for part in (task.train, task.test)])
+    assert sorted(rows.tolist()) == list(range(120))
+    trained = [{*task.groups.tolist()} for task in tasks]
+    assert sum(map(len, trained)) == len(set.union(*trained)), "nobody trains on another's patients"
+    assert all(len(task.groups) == 10 * len(mine) for task, mine in zip(tasks, trained, strict=True))
+
+
 @pytest.mark.parametrize("word", ["{rnk}", "{}", "{rank:02d}"])
 def test_a_file_may_be_called_by_a_strange_placeholder(tmp_path: Path, word: str) -> None:
     path = str(patients(tmp_path, f"site-{word}.csv"))
