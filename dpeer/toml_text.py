@@ -1,4 +1,4 @@
-"""Values and comments as the text of a TOML file."""
+"""TOML: the content of a file, and values and comments as the text of one."""
 
 from __future__ import annotations
 
@@ -6,11 +6,29 @@ import datetime
 import json
 import re
 import textwrap
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dpeer.encoding import read_text
+from dpeer.exceptions import ConfigurationError
+
 _WIDTH = 116
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """The content of a TOML file; `what` names the file's purpose in error messages.
+
+    Raises:
+        ConfigurationError: The file is missing, or is not TOML.
+    """
+    try:
+        return tomllib.loads(read_text(path))
+    except OSError as error:
+        raise ConfigurationError(f"{what} {str(path)!r}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} is not valid TOML: {error}") from error
 
 
 def value_text(value: Any) -> str:

@@ -12,13 +12,14 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError, OutputError, not_written
 from dpeer.experiments.variants import Variant
-from dpeer.federation.config import read_toml, resolve
+from dpeer.federation.config import resolve
 from dpeer.federation.config_errors import InvalidSettings
 from dpeer.federation.folders import completed_rounds
 from dpeer.federation.settings import Settings, aside, default_of
 from dpeer.results.files import SUMMARY, make_folder, write_json
 from dpeer.results.run_folders import read_run_summary
 from dpeer.simulation.faults import check_faults
+from dpeer.toml_text import read_toml
 from dpeer.topology import function_source, is_function
 from dpeer.training import codecs, source_hash
 from dpeer.training.algorithms.plugins import is_built_in

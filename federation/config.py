@@ -10,19 +10,20 @@ import tomllib
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpeer import training
-from dpeer.encoding import read_text
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.config_errors import InvalidSettings
+from dpeer.federation.policy import find, obey
 from dpeer.federation.run_settings import HostPart, NetworkPart, RunPart
 from dpeer.federation.settings import TABLES, Settings, check_ranks
 from dpeer.privacy import PrivacyConfig
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.sections import Section
+from dpeer.toml_text import read_toml
 from dpeer.topology import Graphs, Participation, Topology, take_part
 from dpeer.topology.settings import GraphSettings, build_graph
 from dpeer.training.settings import DataPart, TrainingPart
@@ -136,20 +137,6 @@ def parse_option(text: str, where: str = "--task-option", example: str = "data=/
     return key, parsed["value"] if len(parsed) == 1 else value
 
 
-def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """The content of a TOML file; `what` names the file's purpose in error messages.
-
-    Raises:
-        ConfigurationError: The file is missing, or is not TOML.
-    """
-    try:
-        return tomllib.loads(read_text(path))
-    except OSError as error:
-        raise ConfigurationError(f"{what} {str(path)!r}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is not valid TOML: {error}") from error
-
-
 def _tables(ranks: object) -> list[dict[str, Any]]:
     return [own for own in ranks.values() if isinstance(own, dict)] if isinstance(ranks, dict) else []
 
@@ -260,8 +247,10 @@ def resolve(settings: Settings, rank: int) -> RunConfig:
     Raises:
         UnknownName: No such algorithm, option or preset exists.
         AlgorithmError: An option is of another type, or beyond its limits.
-        ConfigurationError: Settings contradict each other.
+        ConfigurationError: Settings contradict each other, or the site's policy forbids a program.
     """
+    if (policy := find(settings.secret)) is not None:
+        obey(policy.programs(dict(settings), partial(settings.origin, rank)))
     algorithm = training.find_algorithm(settings.algorithm)
     values = dict(settings) | _defaults(settings, algorithm)
     # Whether the default holds samples out, so that a peer with too few of them trains on all.

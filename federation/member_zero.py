@@ -99,6 +99,8 @@ def named_graph(graph: GraphSettings, name: str, members: Mapping[int, Member]) 
         ConfigurationError: No such graph exists, or a member has a weight and should have none, or none and needs one.
     """
     topology = graph.topology if name == shared_name(graph.topology) else name
+    if topology != graph.topology and shared_name(name) != name:
+        raise ConfigurationError(f"{name!r}: a list names no file: each site has its own in the federation file")
     changed: dict[str, Any] = {"size": len(members), "topology": topology}
     declared = graph.weights.partition(":")[0] == DECLARED
     if strange := [rank for rank, one in members.items() if (one.weight is not None) != declared]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -14,10 +13,10 @@ from pydantic import Field, PrivateAttr, ValidationError
 
 from dpeer import training
 from dpeer.exceptions import ConfigurationError, UnknownName
-from dpeer.federation.config import read_toml
 from dpeer.federation.keys import NAMED_IN_ENVIRONMENT
 from dpeer.peer.core.member_list import MemberList
 from dpeer.sections import Section
+from dpeer.toml_text import read_toml, value_text
 from dpeer.topology.user_graphs import is_function
 from dpeer.training.compress_setting import is_class
 
@@ -33,6 +32,7 @@ _FILES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 }
 """By the settings that may name a file: the rule that lists it, and whether a value names one."""
 Programs = list[Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64}|[\w-]+)$")]] | None
+Origin = Callable[[str], str]
 Compared = Iterator[tuple[str, str, Any, bool, str]]
 """Rules, each with the setting that it compares, its value, whether it is allowed, and words that explain it."""
 Verdicts = Iterator[tuple[bool, str]]
@@ -60,16 +60,19 @@ class Policy(Section):
         """The file's, hexadecimal."""
         return self._sha256
 
-    def verdicts(self, values: Mapping[str, Any], origin: Callable[[str], str] = lambda name: "") -> Verdicts:
+    def verdicts(self, values: Mapping[str, Any], origin: Origin = lambda name: "") -> Verdicts:
         """The verdicts on one rank's settings; no data are read, and no program is imported that is not allowed.
 
         Args:
             values: The settings by name.
             origin: What has set a value, by the setting's name.
         """
-        for rule, name, value, allowed, more in (*self._programs(values), *self._figures(values)):
-            by = f" ({origin(name)})" if origin(name) else ""
-            yield self._verdict(rule, f"{name} = {_shown(value)}{by}{more}", allowed=allowed)
+        yield from self.programs(values, origin)
+        yield from self._said(self._figures(values), origin)
+
+    def programs(self, values: Mapping[str, Any], origin: Origin = lambda name: "") -> Verdicts:
+        """Those on what is imported, on first weights, and on what the algorithm sends."""
+        yield from self._said(self._programs(values), origin)
 
     def of_neighbors(self, keys: Mapping[int, Collection[str]]) -> Verdicts:
         """The verdict on the ranks that get bodies, by their public keys."""
@@ -84,6 +87,11 @@ class Policy(Section):
         found += self.of_neighbors({rank: one.members[rank].keys for rank in neighbors})
         return next((f"member list {one.version}: {text}" for allowed, text in found if not allowed), None)
 
+    def _said(self, compared: Compared, origin: Origin) -> Verdicts:
+        for rule, name, value, allowed, more in compared:
+            by = f" ({origin(name)})" if origin(name) else ""
+            yield self._verdict(rule, f"{name} = {_shown(value)}{by}{more}", allowed=allowed)
+
     def _verdict(self, rule: str, asked: str, *, allowed: bool) -> tuple[bool, str]:
         value = getattr(self, rule)
         stated = f"{rule} = {f'[{len(value)} keys]' if rule == 'neighbors' else _shown(value)}"
@@ -92,7 +100,7 @@ class Policy(Section):
         return allowed, f"{stated} allows {asked}" if allowed else f"policy {self._path}: {stated} forbids {asked}"
 
     def _programs(self, values: Mapping[str, Any]) -> Compared:
-        """Compare what is imported, and first weights: a file by its hash, which a list must have, else a name."""
+        """A file needs its hash in a list; what dpeer brings needs its name, where a policy has the list."""
         builtin, safe = training.BUILTIN_TASKS.get(values["task"]), True
         asked = {**values, "model": values["model"] or (builtin.model if builtin else None)}
         for name, (rule, is_file) in _FILES.items():
@@ -142,7 +150,7 @@ def find(secret: Path | None) -> Policy | None:
         ConfigurationError: It cannot be read, has no rule, or one that does not exist.
     """
     named, held = os.environ.get(ENVIRONMENT), os.environ.get(NAMED_IN_ENVIRONMENT)
-    beside = [Path(one).expanduser().parent / "policy.toml" for one in (secret, held) if one]
+    beside = [Path(one).expanduser().parent / "policy.toml" for one in (held, secret) if one]
     path = Path(named) if named else next(filter(os.path.lexists, beside), None)
     if path is None:
         return None
@@ -171,4 +179,4 @@ def _digest(file: Path) -> str:
 
 
 def _shown(value: Any) -> str:
-    return "none" if value is None else json.dumps(value, default=str)
+    return "none" if value is None else value_text(value)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.config import read_toml
 from dpeer.federation.keys import keys_of
 from dpeer.peer.relay.server import Listed
+from dpeer.toml_text import read_toml
 
 
 def listed_keys(files: Sequence[Path]) -> dict[bytes, Listed]:

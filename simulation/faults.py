@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, ValidationError, model_validator
 
 from dpeer.exceptions import ConfigurationError, UnknownName
-from dpeer.federation.config import read_toml
 from dpeer.federation.folders import refuse_faults
 from dpeer.federation.run_settings import RunPart
 from dpeer.sections import Section
+from dpeer.toml_text import read_toml
 
 What = Literal["crash", "cut", "slow"]
 

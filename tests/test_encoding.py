@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpeer.encoding import read_text
-from dpeer.federation.config import read_toml
+from dpeer.toml_text import read_toml
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])

@@ -11,6 +11,7 @@ from dpeer.federation.member_zero import edges_of, federation_of, graph_of_list,
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.member_list import Member, MemberListError
 from dpeer.topology import FORMS, TOPOLOGIES, build
+from tests.error_texts import refused
 
 FINGERPRINT = {
     "size": 4,
@@ -89,6 +90,17 @@ def test_all_members_build_the_graph_that_an_operator_names_whatever_graph_their
 def test_a_graph_that_does_not_exist_or_is_another_one_here_is_refused_by_name():
     with pytest.raises(MemberListError, match=r"member list 1: graph 'no-graph': "):
         graph_of_list(settings(), replace(zero(), version=1, graph="no-graph"))
+
+
+def test_a_list_names_no_file_of_a_site(in_tmp_path):
+    (in_tmp_path / "mine.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
+    (in_tmp_path / "edges.txt").write_text("0 1\n")
+    for name in ("mine.py:graph", "file:edges.txt"):
+        with refused(ConfigurationError, f"{name!r}: a list names no file"):
+            named_graph(settings(), name, members(4))
+    assert not (in_tmp_path / "ran").exists()
+    given = settings(topology="file:edges.txt", size=2, rank={})
+    assert named_graph(given, "file", members(2)).size == 2, "its own file goes by the name that all know"
     with pytest.raises(MemberListError, match=r"member list 1: graph 'ring' has other edges here"):
         graph_of_list(settings(), replace(zero(), version=1, edges="00" * 16))
 

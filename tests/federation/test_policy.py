@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import dpeer as api
+from dpeer import toml_text
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation import config
 from dpeer.federation.policy import ENVIRONMENT, Policy, find
@@ -89,7 +90,7 @@ def test_each_rule_allows_what_keeps_it_and_names_what_breaks_it(
 def test_the_budget_is_one_runs(policy: Any) -> None:
     policy("epsilon = 8.0")
     assert verdicts(**PRIVATE) == [
-        (True, "epsilon = 8.0 allows target_epsilon = 5.0 (flag); of one run: another --out spends again")
+        (True, "epsilon = 8 allows target_epsilon = 5 (flag); of one run: another --out spends again")
     ]
 
 
@@ -121,6 +122,17 @@ def test_a_file_runs_by_its_hash_alone_and_not_before_it_is_allowed(policy: Any)
         policy(f'{rule} = ["{sha256("mine.py")}", "digits", "dfedsmdc"]')
         assert forbidden(**flags) == []
     assert not ran.exists()
+
+
+def test_no_command_on_a_federation_file_imports_an_algorithm_that_is_not_listed(policy: Any, dpeer: Any) -> None:
+    Path("mine.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
+    Path("dpeer.toml").write_text("size = 2\nalgorithm = 'mine.py:Rule'\nprivacy = 'client'\ntarget_epsilon = 5.0\n")
+    policy("rounds = 5")
+    for command in (("settings", "--of", "dpeer.toml"), ("privacy", "--federation", "dpeer.toml", "--rank", 0)):
+        ended = dpeer(*command)
+        assert ended.code == 2
+        assert 'without algorithms it forbids algorithm = "mine.py:Rule" (dpeer.toml): sha256:' in ended.err
+    assert not Path("ran").exists()
 
 
 @pytest.mark.parametrize(
@@ -191,7 +203,7 @@ def test_a_member_list_breaks_rules_by_its_rounds_and_by_the_keys_of_neighbors()
         ("rouns = 5", "unknown rule 'rouns' in policy policy.toml: did you mean 'rounds'?"),
         ("rounds = '5'", 'rounds = "5": input should be a valid integer'),
         ("rounds = 0", "rounds = 0: input should be greater than or equal to 1"),
-        ("epsilon = inf", "epsilon = Infinity: input should be a finite number"),
+        ("epsilon = inf", "epsilon = inf: input should be a finite number"),
         ("serve = 1", "serve = 1: input should be a valid boolean"),
         ('leaves = "all"', "leaves = \"all\": input should be 'body'"),
         ('privacy = "none"', "privacy = \"none\": input should be 'sample' or 'client'"),
@@ -222,7 +234,7 @@ def test_a_policy_that_cannot_be_read_is_refused(policy: Any, monkeypatch: pytes
     def denied(path: Path) -> str:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(config, "read_text", denied)
+    monkeypatch.setattr(toml_text, "read_text", denied)
     with refused(ConfigurationError, "policy 'policy.toml': Permission denied"):
         find(None)
 
@@ -243,6 +255,8 @@ def test_it_is_found_beside_the_secret_where_the_environment_names_none(
     assert found.rounds == 5
     monkeypatch.setenv("DPEER_SECRET_FILE", "keys/rank-0.secret")
     assert find(None) == found
+    Path("other").mkdir()
+    Path("other/policy.toml").write_text("rounds = 500")
     assert find(Path("other/rank-0.secret")) == found, "a federation file may name another secret"
     policy("rounds = 7")
     monkeypatch.setenv(ENVIRONMENT, "policy.toml")
