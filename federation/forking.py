@@ -64,9 +64,12 @@ def context(libraries: Collection[str] = ()) -> ForkServerContext | SpawnContext
     return server
 
 
-@contextmanager
-def _short_folder() -> Iterator[None]:
-    """Multiprocessing makes its socket in a folder short enough for one, whatever TMPDIR is."""
+def socket_folder() -> str:
+    """A folder for temporary files whose name is short enough for sockets in it, whatever TMPDIR is.
+
+    Raises:
+        ConfigurationError: None can be written.
+    """
     try:
         usual = tempfile.gettempdir()
     except FileNotFoundError:
@@ -78,6 +81,13 @@ def _short_folder() -> Iterator[None]:
             f"TMPDIR = {os.environ.get('TMPDIR', '')!r}: processes need a folder for sockets of at most "
             f"{_LONGEST_FOLDER} bytes that can be written, and neither this one nor /tmp is: set TMPDIR to one"
         )
+    return short
+
+
+@contextmanager
+def _short_folder() -> Iterator[None]:
+    """Multiprocessing makes its socket in such a folder."""
+    short = socket_folder()
     config: dict[str, Any] = process.current_process()._config  # type: ignore[attr-defined]  # where it keeps its folder
     cached, before = config.get("tempdir"), tempfile.tempdir
     if cached is not None and not _holds_sockets(str(Path(cached).parent)):

@@ -12,7 +12,6 @@ from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 
 from dpeer.federation import cluster_child, forking
-from dpeer.federation.addresses import LONGEST_PATH
 from dpeer.federation.child_messages import Channel
 from dpeer.federation.folders import current_folder
 from dpeer.federation.keys import keyrings
@@ -86,7 +85,8 @@ class Launcher:
         if self._settings.privacy == "sample":
             libraries += PRIVATE
         context = forking.context(libraries)
-        with _socket_folder() as folder:
+        where = forking.socket_folder()
+        with tempfile.TemporaryDirectory(prefix="dpeer-", dir=where, ignore_cleanup_errors=True) as folder:
             try:
                 for rank in range(self._settings.size):
                     if self._stopping:
@@ -191,10 +191,3 @@ class Launcher:
     def _ask_all(self) -> None:
         for member in self._members:
             member.channel.send({"kind": "stop"})
-
-
-def _socket_folder() -> tempfile.TemporaryDirectory[str]:
-    """A new folder, which this user alone enters, where the path of a peer's socket is not too long."""
-    usual = tempfile.gettempdir()
-    short = usual if len(os.fsencode(usual)) + len("/dpeer-12345678/12345") <= LONGEST_PATH else "/tmp"  # noqa: S108
-    return tempfile.TemporaryDirectory(prefix="dpeer-", dir=short, ignore_cleanup_errors=True)
