@@ -53,14 +53,16 @@ def parse_seeds(text: str) -> list[int]:
     """Parse ``0-4``, ``3`` or ``0,2,7``.
 
     Raises:
-        ConfigurationError: It is none of these.
+        ConfigurationError: It is none of these, or too many.
     """
     try:
         first, dash, last = text.partition("-")
         numbers = range(int(first), int(last) + 1) if dash else [int(part) for part in text.split(",")]
     except ValueError:
         numbers = []
-    if not numbers or numbers[_MOST_SEEDS:] or min(numbers) < 0 or len(set(numbers)) < len(numbers):
+    if numbers[_MOST_SEEDS:]:
+        raise ConfigurationError(f"--seeds {text!r}: at most {_MOST_SEEDS:,} seeds: each is a run of every row")
+    if not numbers or min(numbers) < 0 or len(set(numbers)) < len(numbers):
         raise ConfigurationError(f"--seeds {text!r}: expected FIRST-LAST or numbers with commas, for example 0-4")
     return list(numbers)
 

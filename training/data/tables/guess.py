@@ -366,10 +366,24 @@ def _guess_ambiguous(name: str, counts: Mapping[str, int], read: Numbers) -> Gue
     return Guess(keys, _joined(_strangers(read.strange, counts, "number"), asked), read.strange)
 
 
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _BEGINS_AS_NUMBER = re.compile(r"[~<>\u2264\u2265+-]?\s?[0-9]")
 
 
 def _guess_words(name: str, counts: Mapping[str, int]) -> Guess:
+    found, rows = _guess_text(name, counts), sum(counts.values())
+    commas = {word: count for word, count in counts.items() if _DECIMAL_COMMA.fullmatch(word)}
+    if sum(commas.values()) <= rows / 2:
+        return found
+    word = next(iter(commas))
+    asked = (
+        f"is {word!r} {word.replace(',', '.')}? The file has commas between its columns, or numbers with points, too: "
+        "write points, then propose again"
+    )
+    return found._replace(remark=asked)
+
+
+def _guess_text(name: str, counts: Mapping[str, int]) -> Guess:
     rows, distinct = sum(counts.values()), len(counts)
     if PERSON.search(name):
         return _guess_group(counts)

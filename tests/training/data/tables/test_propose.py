@@ -210,6 +210,10 @@ def test_a_unit_behind_all_numbers_is_proposed() -> None:
     assert mixed.remark.endswith("is '70' in kg, too?")
     assert guess("bed", [f"{n}A" for n in range(9)] * 4, decimal=".").keys["kind"] == "category"
     assert guess("x", [f"<{cell}.5" for cell in NUMBERS], decimal=".").keys["limits"]
+    for few in (4, 40):  # a few of them would be a category without a word
+        cells = [f"{20 + n % few},{n % few}" for n in range(40)]
+        assert guess("x", cells, decimal=".").remark.startswith("is '20,0' 20.0? The file has commas between its")
+        assert guess("x", cells, decimal=",").keys["kind"] == "number"
     assert "begins as a number does" in guess("x", [f"{n}-{n + 5}" for n in range(40)], decimal=".").remark
     assert guess("gene", ["0/0", "0/1", "1/1"] * 20, decimal=".").keys["kind"] == "category"
 
