@@ -10,7 +10,6 @@ _PEERS = "--peers 2 --parameters 1000 --rounds 2 --repeats 1"
 
 QUICK = {
     "blend": "--out blend --digits --seeds 1 --rounds 1",
-    "chaos": "--seeds 3 --rounds 12 --kinds kill-1-0",
     "declared_weights": "--seeds 1 --rounds 1 --out declared",
     "gossip_round": f"{_PEERS} --train 0.01",
     "local_training": "--repeats 2 --samples 5",
