@@ -129,12 +129,12 @@ def privacy(as_json: bool, federation: Path | None, rank: str | None, **given: A
         from dpeer.federation.planned_privacy import planned_privacy  # torch, which takes a second
 
         number = own_rank(rank or "0")
-        planned = planned_privacy(federation, number)
-        made, lines = planned.guarantee, ["A start will say:", *planned.promises]
-        found, rows, _ = _described(made, planned.rounds, planned.size, planned.parameters, accountant)
-        found |= {"rank": number, "promises": [*planned.promises]}
-        rows.append(("peers", f"{planned.size:,}", "as the federation file has them"))
-        rows.append(("parameters", f"{planned.parameters:,}", "that get noise at once"))
+        session, parameters, promises = planned_privacy(federation, number)
+        made, lines = session.guarantee, ["A start will say:", *promises]
+        found, rows, _ = _described(made, session.rounds, session.size, parameters, accountant)
+        found |= {"rank": number, "promises": promises}
+        rows.append(("peers", f"{session.size:,}", "as the federation file has them"))
+        rows.append(("parameters", f"{parameters:,}", "that get noise at once"))
     elif rank is not None:
         raise ConfigurationError(f"--rank {rank}: it belongs to --federation FILE: add that, or leave --rank out")
     else:

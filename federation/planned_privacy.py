@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from dpeer.exceptions import ConfigurationError
@@ -10,34 +9,18 @@ from dpeer.federation import config
 from dpeer.federation.folders import refuse_faults
 from dpeer.federation.starting import Starting
 from dpeer.federation.trial_build import built_aside
-from dpeer.privacy import Guarantee, SampleGuarantee
+from dpeer.privacy import Session
 
 
-@dataclass(frozen=True)
-class PlannedPrivacy:
-    """The privacy of one rank's run.
-
-    Attributes:
-        guarantee: What protects, with the noise that follows from a budget.
-        rounds: How many rounds release something; a budget may end before the run does.
-        size: The number of peers.
-        parameters: How many values get noise at once.
-        promises: The lines of the start about privacy, the guarantee first.
-    """
-
-    guarantee: Guarantee | SampleGuarantee
-    rounds: int
-    size: int
-    parameters: int
-    promises: tuple[str, ...]
-
-
-def planned_privacy(file: Path, rank: int) -> PlannedPrivacy:
+def planned_privacy(file: Path, rank: int) -> tuple[Session, int, list[str]]:
     """Build a rank's peer as a start does, in a folder that is thrown away; nothing is trained, charged or written.
 
     Args:
         file: The federation file.
         rank: The rank whose data are here.
+
+    Returns:
+        The session, how many values get noise at once, and the lines of the start about privacy, the guarantee first.
 
     Raises:
         ConfigurationError: The peer cannot start, or its run is not private.
@@ -57,5 +40,4 @@ def planned_privacy(file: Path, rank: int) -> PlannedPrivacy:
         raise ConfigurationError(
             f"--federation {str(file)!r}: with algorithm {own.algorithm} nothing is shared, so nothing is released"
         )
-    noised = session.noised(about.shared_values, about.trained_together)
-    return PlannedPrivacy(session.guarantee, session.rounds, own.size, noised, tuple(parts.promises))
+    return session, session.noised(about.shared_values, about.trained_together), parts.promises
