@@ -143,7 +143,7 @@ def _results(report: Report) -> Panel:
     caption = (
         f"Means are over peers, each on its own {data} data, none counting more than another. Kept: the model that a "
         "peer has in the end, finished at home"
-        + (" or, with keep = best, the best one by validation loss, federated or local only" if kept_best else "")
+        + (" or, as validation data choose, the best federated one, the local only one or a blend" if kept_best else "")
         + ". After mixing: with its body mixed with its neighbors' in the last round"
         + (" (or the best one)." if kept_best else ".")
         + (" Before mixing: the same peer as it had just trained itself." if trained else "")
