@@ -1,4 +1,4 @@
-"""What `--keep blend` gains over `--keep best`, and how many peers end below their local-only model by each.
+"""What `--keep blend` gains over `--keep best`, and how many peers are significantly worse than local only.
 
     python benchmarks/blend.py --out DIR [--har FILE.npz] [--cifar10 DIR] [--text FILE.npz] [--digits] [--seeds 3]
 
@@ -65,7 +65,7 @@ def speakers(rank: int, size: int, seed: int, *, data: str) -> Task:
 
 def cell(data: str, algorithm: str, seed: int, changes: Mapping[str, Any], out: Path) -> list[dict[str, Any]]:
     """Train all peers once, and what became of each; from `out` if that was done before."""
-    kept = out / f"{data}-{algorithm}-{seed}.json"
+    kept = out / f"{data}-{algorithm}-{seed}-{changes['rounds']}.json"
     if kept.exists():
         return json.loads(kept.read_text())  # type: ignore[no-any-return]
     values = {**DATA[data], **changes, **COMMON, "algorithm": algorithm, "seed": seed}

@@ -31,11 +31,11 @@ _RIGHT = "expected a number above 0 for each rank, such as declared:400,20,30"
 
 
 def spelled(numbers: Sequence[float]) -> str:
-    """The rule with its numbers, as `read` takes it."""
+    """The rule with its numbers, as `parse` takes it."""
     return f"{DECLARED}:{','.join(repr(float(one)).removesuffix('.0') for one in numbers)}"
 
 
-def read(weights: str, size: int) -> tuple[float, ...]:
+def parse(weights: str, size: int) -> tuple[float, ...]:
     """The numbers of a rule that is spelled with them, by rank.
 
     Raises:
@@ -81,8 +81,8 @@ def check_graph(graph: Graph) -> None:
         )
 
 
-def by_message(graph: Graph, degrees: NDArray[np.int64], numbers: Sequence[float]) -> NDArray[np.float64]:
-    """W_ij of every message from j to i, in the order of `Graph.messages`, (2 edges,).
+def message_weights(graph: Graph, degrees: NDArray[np.int64], numbers: Sequence[float]) -> NDArray[np.float64]:
+    """W_ij of every message from j to i, in the order of `Graph.messages`, (messages,).
 
     Args:
         graph: An undirected graph.

@@ -19,7 +19,7 @@ from scipy.sparse import coo_array, csr_array, diags_array, eye_array
 from scipy.sparse.csgraph import connected_components
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.declared import by_message, stationary
+from dpeer.topology.declared import message_weights, stationary
 from dpeer.topology.eigen import Sparse, smallest
 from dpeer.topology.graphs import Graph, Ranks
 from dpeer.topology.neighborhood import Neighborhood, Row
@@ -169,7 +169,7 @@ def mixing_matrix(
     """
     kept = stationary(declared) if len({*declared}) > 1 else None
     if declared:
-        weights = by_message(graph, _degrees(graph), declared)
+        weights = message_weights(graph, _degrees(graph), declared)
     elif graph.weights is not None:
         weights = graph.weights
     elif graph.directed:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from dpeer.exceptions import TopologyError, UnknownName
-from dpeer.topology.declared import DECLARED, check_graph, read, spelled, stationary
+from dpeer.topology.declared import DECLARED, check_graph, parse, spelled, stationary
 from dpeer.topology.graphs import FIXED, Graph, Ranks
 from dpeer.topology.mixing_matrix import CONNECTED, WEIGHT_RULES, MixingMatrix, component_count, mixing_matrix
 from dpeer.topology.neighborhood import Neighborhood, check_rank
@@ -215,7 +215,7 @@ def build(name: str, size: int, *, weights: str = "metropolis", graph_seed: int 
         raise TopologyError(f"size {size}: a topology joins at least 2 peers")
     if size > LARGEST_SIZE:
         raise TopologyError(f"size {size}: graphs are built of at most {LARGEST_SIZE:,} peers")
-    declared = () if weights in WEIGHT_RULES else read(weights, size)
+    declared = () if weights in WEIGHT_RULES else parse(weights, size)
     weights = DECLARED if declared else weights
     if users:
         graph = file_graph(name, size) if name.startswith(PREFIX) else plugin_graph(name, size, graph_seed)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpeer.federation.baseline.kept import UNFINISHED, Federated, keep_one
+from dpeer.federation.baseline.model_choice import UNFINISHED, Federated, keep_one
 from dpeer.results.effect import NOTHING_RECEIVED, as_entry, majority_accuracy
 from dpeer.results.effect_statistics import find_gain
 from dpeer.results.files import ROWS, SUMMARY, write_json, write_rows

@@ -1,4 +1,4 @@
-"""All families: drawn schedules of each, and those in which something went wrong once."""
+"""Scenario families: the invariants in drawn schedules, and in schedules that failed once."""
 
 import pytest
 

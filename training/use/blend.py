@@ -1,4 +1,4 @@
-"""A blend of the federated and the local-only model: the mean of their probabilities, weighted by validation data."""
+"""Blend of the federated and the local-only model: the mean of their probabilities, weighted by validation loss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpeer.training.metrics import predicts_values
 from dpeer.training.task import Loss, Task
 
 STEPS = 20
-"""Into so many parts 0 to 1 is divided for the weights that are tried."""
+"""Intervals in the grid of weights that are tried, from 0 to 1."""
 
 
 class Blend(nn.Module):
@@ -54,7 +54,7 @@ def log_mean(scores: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Weighed:
+class BlendFit:
     """What validation data say of two models.
 
     Attributes:
@@ -66,12 +66,12 @@ class Weighed:
     losses: tuple[float, float, float]
 
 
-def weigh(first: Tensor, second: Tensor, targets: Tensor, loss: Loss = cross_entropy) -> Weighed | None:
+def fit_weight(first: Tensor, second: Tensor, targets: Tensor, loss: Loss = cross_entropy) -> BlendFit | None:
     """The weight of the first of two models in their blend.
 
     It is the mean of w = 0, 1 / `STEPS`, ..., 1, each weighted by the likelihood exp(-n L(w)) of the n rows, L(w) being
-    the blend's mean loss: the posterior mean of the weight of a mixture under a uniform prior. So few rows, which say
-    little, leave it in the middle, where the w of the lowest loss would follow each of them.
+    the blend's mean loss: the posterior mean of a mixture's weight under a uniform prior. Few rows leave it near one
+    half, where the w of the lowest loss would follow each of them.
 
     Args:
         first: Its class scores, shape (rows, classes).
@@ -93,7 +93,7 @@ def weigh(first: Tensor, second: Tensor, targets: Tensor, loss: Loss = cross_ent
     if not rows or not likelihood.isfinite().all():
         return None
     weight = min(1.0, float(likelihood @ tried))  # sums are rounded
-    return Weighed(weight, (losses[-1], losses[0], mean_loss(weight)))
+    return BlendFit(weight, (losses[-1], losses[0], mean_loss(weight)))
 
 
 def why_unsuited(task: Task) -> str | None:
@@ -105,14 +105,14 @@ def why_unsuited(task: Task) -> str | None:
     return None
 
 
-def weigh_models(first: nn.Module, second: nn.Module, task: Task, loss: Loss, compute: Compute) -> Weighed | str:
+def fit_on_validation(first: nn.Module, second: nn.Module, task: Task, loss: Loss, compute: Compute) -> BlendFit | str:
     """Weigh two models on the task's validation data.
 
     Args:
         first: The federated one.
         second: The local-only one.
         task: The task.
-        loss: What both were trained to make small, as in `weigh`.
+        loss: What both were trained to make small, as in `fit_weight`.
         compute: Where the models are.
 
     Returns:
@@ -128,7 +128,7 @@ def weigh_models(first: nn.Module, second: nn.Module, task: Task, loss: Loss, co
     if found[0] is None or found[1] is None or not all(_classified(*one) for one in found if one):
         return "the models' outputs are not class scores of shape (rows, classes) for class numbers"
     (scores, targets), (others, _) = found[0], found[1]
-    weighed = weigh(scores, others, targets, loss)
+    weighed = fit_weight(scores, others, targets, loss)
     return "their validation loss is not finite" if weighed is None else weighed
 
 

@@ -19,7 +19,7 @@ from dpeer.training import Task
 from dpeer.training.device import HOST
 from dpeer.training.initial import begin_from
 from dpeer.training.state.store import Origin, write_model
-from dpeer.training.use.blend import Blend, log_mean, weigh, weigh_models, why_unsuited
+from dpeer.training.use.blend import Blend, fit_on_validation, fit_weight, log_mean, why_unsuited
 from dpeer.training.use.exporting import export
 from dpeer.training.use.model import TrainedModel, restored
 from tests.error_texts import refused
@@ -48,7 +48,7 @@ def drawn(rows: int, classes: int = 3, spread: float = 1.0) -> tuple[Array, Arra
 
 
 def found_weight(first: Array, second: Array, right: Array) -> float:
-    found = weigh(torch.from_numpy(first), torch.from_numpy(second), torch.from_numpy(right))
+    found = fit_weight(torch.from_numpy(first), torch.from_numpy(second), torch.from_numpy(right))
     assert found is not None
     return found.weight
 
@@ -79,7 +79,7 @@ def test_models_that_are_alike_have_half_each() -> None:
 def test_a_model_that_excludes_what_happens_is_never_taken_alone(low: float) -> None:
     first = np.array([[0.0, low], [0.0, low], [0.0, low]])
     second, right = np.zeros((3, 2)), np.array([0, 0, 1])
-    found = weigh(torch.from_numpy(first), torch.from_numpy(second), torch.from_numpy(right))
+    found = fit_weight(torch.from_numpy(first), torch.from_numpy(second), torch.from_numpy(right))
     assert found is not None
     assert found.weight == pytest.approx(weight_of(first, second, right), abs=1e-9)
     assert found.losses[0] > found.losses[1], "infinite, or as good as that"
@@ -92,8 +92,8 @@ def test_many_rows_and_extreme_scores_leave_no_number_undefined() -> None:
     assert found_weight(first, second, right) > 0.9
     assert found_weight(1e3 * first, 1e30 * second, right) == pytest.approx(0.95, abs=0.05)
     hopeless = np.tile([0.0, -math.inf], (4, 1))
-    assert weigh(torch.from_numpy(hopeless), torch.from_numpy(hopeless), torch.ones(4, dtype=torch.long)) is None
-    assert weigh(torch.full((4, 2), math.nan), torch.zeros(4, 2), torch.ones(4, dtype=torch.long)) is None
+    assert fit_weight(torch.from_numpy(hopeless), torch.from_numpy(hopeless), torch.ones(4, dtype=torch.long)) is None
+    assert fit_weight(torch.full((4, 2), math.nan), torch.zeros(4, 2), torch.ones(4, dtype=torch.long)) is None
 
 
 def test_rows_without_a_label_and_weights_of_classes_count_as_in_the_loss() -> None:
@@ -106,7 +106,7 @@ def test_rows_without_a_label_and_weights_of_classes_count_as_in_the_loss() -> N
     def weighted(scores: Tensor, targets: Tensor) -> Tensor:
         return cross_entropy(scores, targets, weight=weights)
 
-    found = weigh(torch.from_numpy(first), torch.from_numpy(second), torch.from_numpy(right), weighted)
+    found = fit_weight(torch.from_numpy(first), torch.from_numpy(second), torch.from_numpy(right), weighted)
     assert found is not None
     share = weights.numpy()[right] / weights.numpy()[right].sum()
     tried = np.arange(21) / 20
@@ -231,7 +231,7 @@ LABELS = torch.tensor([0, 1, 2, 0, 1, 2, 0])
 
 def test_both_models_are_weighed_on_the_validation_data() -> None:
     models = nets()
-    found = weigh_models(models[0], models[1], task(Net(), LABELS), cross_entropy, HOST)
+    found = fit_on_validation(models[0], models[1], task(Net(), LABELS), cross_entropy, HOST)
     assert not isinstance(found, str)
     first, second = (one(INPUTS).detach().double().numpy() for one in models)
     assert found.weight == pytest.approx(weight_of(first, second, LABELS.numpy()), abs=1e-6)
@@ -256,14 +256,14 @@ def test_what_cannot_be_blended_says_why() -> None:
         assert why_unsuited(task(model, values, loss=loss)) == "values are predicted, not classes"
     one_score = task(model, (LABELS > 0).float().unsqueeze(1), loss=nn.BCEWithLogitsLoss())
     assert why_unsuited(one_score) == "the task has a loss of its own, in which log-probabilities need not make sense"
-    assert weigh_models(model, Net(1), one_score, one_score.loss, HOST) == why_unsuited(one_score)
+    assert fit_on_validation(model, Net(1), one_score, one_score.loss, HOST) == why_unsuited(one_score)
     assert why_unsuited(task(Net(), LABELS)) is why_unsuited(task(Net(), LABELS, loss=cross_entropy)) is None
     shape = "the models' outputs are not class scores of shape (rows, classes) for class numbers"
     maps, few = (Maps(), LABELS.unsqueeze(1).expand(-1, 5)), (Net(2), LABELS)
     soft = (Net(), torch.softmax(INPUTS[:, :3], dim=1))
     for module, targets in (maps, few, soft, (Net(1), LABELS), (Net(), LABELS.float())):
-        assert weigh_models(module, copy.deepcopy(module), task(module, targets), cross_entropy, HOST) == shape
+        assert fit_on_validation(module, copy.deepcopy(module), task(module, targets), cross_entropy, HOST) == shape
     broken = Net()
     broken.head.weight.data.fill_(math.nan)
-    why = weigh_models(broken, Net(), task(Net(), LABELS), cross_entropy, HOST)
+    why = fit_on_validation(broken, Net(), task(Net(), LABELS), cross_entropy, HOST)
     assert why == "their validation loss is not finite"

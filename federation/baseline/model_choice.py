@@ -1,4 +1,4 @@
-"""Which model a peer keeps after a comparison: the federated one, the local-only one, or a blend of both."""
+"""Model choice after a comparison: a peer keeps and writes the federated one, the local-only one, or a blend."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def keep_one(
     baseline: LocalBaseline,
     facts: Mapping[str, Any],
 ) -> tuple[Entries, Entries]:
-    """Write the model that is kept, with its card, in place of the federated one, unless that is kept.
+    """Choose the model to keep; one other than the federated one is written in its place, with its card.
 
     Args:
         folder: The rank's folder.
@@ -52,7 +52,7 @@ def keep_one(
         TaskError: The task's model, loss, metrics or data raised.
         OSError: The folder cannot be written.
     """
-    found, entries = _weighed(validation_loss, baseline), dict[str, Any]()
+    found, entries = _finish_and_compare(validation_loss, baseline), dict[str, Any]()
     if facts["settings"]["keep"] == "blend":
         blended, entries = _blended(folder, summary, federated, baseline, facts)
         found = {**blended, **found, "kept": "blend"} if entries else found | blended
@@ -61,7 +61,7 @@ def keep_one(
     return found, entries
 
 
-def _weighed(joined: float | None, baseline: LocalBaseline) -> Entries:
+def _finish_and_compare(joined: float | None, baseline: LocalBaseline) -> Entries:
     """Which of the two models the validation data find better; empty where they have chosen neither's round."""
     baseline.finish()
     other = baseline.learner.figures.best_loss
@@ -90,12 +90,12 @@ def _blended(
     """Write a blend, with its card; returns its entries of `worth` and of the summary, which are empty without one."""
     from dpeer.training.selection import ModelSelection  # torch
     from dpeer.training.state.kept_model import input_shape
-    from dpeer.training.use.blend import Blend, weigh_models
+    from dpeer.training.use.blend import Blend, fit_on_validation
 
     learner, settings = baseline.learner, facts["settings"]
     trainer, compute = learner.trainer, learner.about.compute
     with federated() as joined, learner.kept() as alone:
-        weighed = weigh_models(joined, alone, trainer.task, trainer.loss_function, compute)
+        weighed = fit_on_validation(joined, alone, trainer.task, trainer.loss_function, compute)
         if isinstance(weighed, str):
             return {"no_blend": weighed}, {}
         weights = [weighed.weight, 1 - weighed.weight]
