@@ -144,13 +144,13 @@ def one_that_comes_late_is_turned_away(patch):
 
 
 MUTATIONS = {
-    neighbors_are_enough: 0,
+    neighbors_are_enough: 2,
     word_of_others_is_not_taken: Scenario(1, "ring", 4, 4, wait=30.0, arrivals=(0.0, 1.0, 1.0, 1.0)),
-    a_half_is_enough: 0,
+    a_half_is_enough: 11,
     neighbors_are_waited_for_without_end: Scenario(
         2, "ring", 6, 4, wait=100.0, quorum=4, arrivals=(0.0, 1.0, 1.0, 1.0, math.inf, math.inf)
     ),
-    a_mistake_ends_all: 0,
+    a_mistake_ends_all: 5,
     a_mistake_ends_none: Scenario(1, "ring", 3, 4, wait=40.0, arrivals=(1.0, 0.0, 1.0), mistaken=(1,)),
     one_that_comes_late_is_turned_away: Scenario(
         2, "ring", 6, 60, pace=5.0, wait=300.0, quorum=4, arrivals=(0.0, 5.0, 10.0, 15.0, math.inf, 150.0)
