@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from statistics import median, quantiles
 from typing import Any
 
@@ -26,7 +26,11 @@ from torch.utils.data import TensorDataset
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batch_loader import batch_order
 from dpeer.training.device import Compute, find_device
+from dpeer.training.flat import Phase
 from dpeer.training.models.small import DigitsNet
+
+Images = tuple[Tensor, Tensor]
+"""Images and their classes."""
 
 H = Hyperparameters(head_epochs=1, body_epochs=5, grad_clip=None)
 
@@ -90,6 +94,36 @@ def _learner(model: type[nn.Module], data: TensorDataset, algorithm: str, comput
     return build_learner(task, algorithm, H, rank=0, seed=0, compute=compute)
 
 
+def phases(
+    model: nn.Module, data: Images, h: Hyperparameters, rank: int, number: int
+) -> Iterator[tuple[list[nn.Parameter], float, Iterator[Images]]]:
+    """The phases of DFedMDC's round: the parameters that are trained, alone, their rate, and the minibatches."""
+    images, labels = data
+    every: tuple[tuple[Phase, int, float], ...] = (
+        ("head", h.head_epochs, h.head_lr),
+        ("body", h.body_epochs, h.body_lr),
+    )
+    for phase, epochs, lr in every:
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name.startswith("head.") == (phase == "head"))
+        orders = (batch_order(len(labels), 0, rank, number, phase, epoch) for epoch in range(epochs))
+        chunks = (index for order in orders for index in torch.split(order.to(images.device), h.batch_size))
+        part = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        yield part, lr * h.lr_decay**number, ((images[index], labels[index]) for index in chunks)
+
+
+def plain(model: nn.Module, data: Images, h: Hyperparameters, rank: int, number: int) -> None:
+    """A round of DFedMDC's training as anyone would write it."""
+    model.train()
+    for part, lr, batches in phases(model, data, h, rank, number):
+        optimizer = torch.optim.SGD(part, lr=lr, momentum=h.momentum)
+        for images, labels in batches:
+            loss = cross_entropy(model(images), labels)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+
 def _local_training(
     name: str, make: type[nn.Module], shape: tuple[int, ...], samples: int, repeats: int, compute: Compute
 ) -> dict[str, Any]:
@@ -98,29 +132,7 @@ def _local_training(
     torch.manual_seed(0)
     model = make().to(compute.device)
     images, labels = (tensor.to(compute.device) for tensor in data.tensors)
-    head = list(model.head.parameters())  # type: ignore[union-attr]
-    body = [parameter for parameter in model.parameters() if all(parameter is not other for other in head)]
-
-    def plain(number: int) -> None:
-        model.train()
-        for part, phase, rest, epochs, lr in (
-            (head, "head", body, H.head_epochs, H.head_lr),
-            (body, "body", head, H.body_epochs, H.body_lr),
-        ):
-            for parameter in rest:
-                parameter.requires_grad_(False)
-            for parameter in part:
-                parameter.requires_grad_(True)
-            optimizer = torch.optim.SGD(part, lr=lr * H.lr_decay**number, momentum=H.momentum)
-            for epoch in range(epochs):
-                order = batch_order(samples, 0, 0, number, phase, epoch).to(images.device)
-                for index in torch.split(order, H.batch_size):
-                    loss = cross_entropy(model(images[index]), labels[index])
-                    optimizer.zero_grad()
-                    loss.backward()  # type: ignore[no-untyped-call]
-                    optimizer.step()
-
-    result = _compare(learner.train, plain, repeats, compute)
+    result = _compare(learner.train, lambda number: plain(model, (images, labels), H, 0, number), repeats, compute)
     theirs = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
     ours = torch.cat([p.detach().reshape(-1) for p in learner.trainer.module.parameters()])
     tolerance = 1e-4 if compute.device.type == "cpu" else 1e-2  # sums on a GPU come in any order

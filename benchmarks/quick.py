@@ -12,6 +12,7 @@ QUICK = {
     "blend": "--out blend --digits --seeds 1 --rounds 1",
     "declared_weights": "--seeds 1 --rounds 1 --out declared",
     "gossip_round": f"{_PEERS} --train 0.01",
+    "gpu_peers": "--device cpu --peers 4 --batches 2 --batch 2",
     "local_training": "--repeats 2 --samples 5",
     "memory": "--parameters 10000 --rounds 1 --epochs 1",
     "simulate": "--samples 8 --size 2 --rounds 1 --repetitions 1 --workers 1",
