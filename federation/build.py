@@ -230,6 +230,7 @@ def build(
         baseline=beside,
         watch=_alert_monitor(task, config, facts),
         notes=[
+            *([] if policy is None else [f"this site's policy holds, of SHA-256 {policy.sha256[:16]}…"]),
             *notes(config, task, learner, facts, lacking=lacking),
             *promises,
             *one_by_one_notes(learner),

@@ -294,6 +294,7 @@ def test_simulations_clusters_and_scripts_obey(policy: Any, dpeer: Any, in_tmp_p
     assert not Path("dpeer-run").exists()
     run = api.run(Settings.model_validate({**quick, "rounds": 1}))
     assert json.loads(Path("dpeer-run/rank-0/summary.json").read_text())["policy"] == digest
+    assert f"this site's policy holds, of SHA-256 {digest[:16]}" in Path("dpeer-run/rank-0/log.jsonl").read_text()
     with refused(ConfigurationError, "rounds = 1 forbids rounds = 2"):
         api.run(Settings.model_validate({**quick, "rounds": 2}), resume=True)
     assert run.summary["completed_rounds"] == [1, 1]
