@@ -115,7 +115,7 @@ def test_its_header_has_the_command_and_the_documentation_its_name(name: str) ->
     assert "has not been run" in text
     assert "Not as in the paper" in text
     assert max(len(line) for line in text.splitlines() if "dpeer compare" not in line) <= 120
-    assert f"](../examples/papers/{name}.toml)" in (ROOT / "docs" / "experiments.md").read_text()
+    assert f"]({name}.toml)" in (ROOT / "examples" / "papers" / "README.md").read_text()
 
 
 SERVER = ("fedavg", "fedsam", "fedper", "fedrep", "fedbabu", "fedrod", "ditto")

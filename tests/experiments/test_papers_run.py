@@ -69,7 +69,7 @@ def tiny_imagenet(folder: Path) -> None:
 def femnist(folder: Path) -> None:
     names, data = [f"f{number:04d}_00" for number in range(WRITERS)], {}
     for number, name in enumerate(names):
-        images = np.round(pixels(20, 784) / 255, 4).tolist()
+        images = (pixels(20, 784) / 255).tolist()
         data[name] = {"x": images, "y": [(number + n) % 62 for n in range(20)]}
     content = {"users": names, "num_samples": [20] * WRITERS, "user_data": data}
     (folder / "all_data").mkdir()
@@ -128,7 +128,7 @@ def small(name: str, content: dict[str, Any], data: Path) -> dict[str, Any]:
     count = {"train_samples": 250 if task == "cifar100" else 160, "test_samples": 60}
     options = {"data": str(data), **({} if task == "femnist" else count)}
     flags: dict[str, Any] = {"rounds": 1, "batch_size": 128, "size": 4, "model": "cnn"}
-    if content["topology"].startswith("random-regular"):
+    if content.get("topology", "").startswith("random-regular"):
         flags["topology"] = "random-regular:2"
     if "participation" in content:
         flags["participation"] = 0.5  # a tenth of so few would be none

@@ -107,7 +107,7 @@ def test_no_card_of_such_a_run_counts_training_records_and_the_model_is_used_as_
     for path in written - {Path(".lock")}:
         assert str(path) in named or f"{path.parts[0]}/" in named - {"privacy/"}, path
 
-    simulate(*RUN, *where, "--out", "plain")
+    simulate(*RUN, *where, *(("--partition", "iid") if pooled else ()), "--out", "plain")
     one = card(tmp_path / "plain" / "rank-0")
     counted = sum(one["class_counts"]["train"]), one["samples"]["train"]
     assert counted[0] == counted[1] > 0, "without privacy a card counts"
