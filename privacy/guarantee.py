@@ -153,7 +153,7 @@ class Guarantee(GaussianGuarantee):
     digits = 10
     advice = (
         "use fewer shared parameters (adapters, or a small body on a frozen public one) or fewer rounds; or protect "
-        "single records with --privacy sample, which is what eight hospitals want"
+        "single records with --privacy sample, which suits a few sites"
     )
     words = "one peer's whole data set, against a neighbor, replace-one"
 

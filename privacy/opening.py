@@ -1,4 +1,4 @@
-"""Opens the privacy session of a peer, at client or at sample level."""
+"""Privacy of a peer at its start: an open session at client level, the terms of one at sample level."""
 
 from __future__ import annotations
 
