@@ -8,6 +8,7 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.config import parse_option
+from dpeer.federation.policy import find, obey
 from dpeer.federation.run_settings import (
     LogSettings,
     MeasureSettings,
@@ -87,7 +88,8 @@ def parse_variant(text: str) -> Variant:
 
     Raises:
         UnknownName: No algorithm or setting has such a name.
-        ConfigurationError: It is no KEY=VALUE, a setting that all rows must share, or one is given twice.
+        ConfigurationError: It is no KEY=VALUE, a setting that all rows must share, or one is given twice; or the site's
+            policy forbids the algorithm.
     """
     where = f"--algorithms {text!r}"
     name, *parts = text.split(":")
@@ -96,6 +98,8 @@ def parse_variant(text: str) -> Variant:
     for place in range(len(parts) - 1, 0, -1):
         if "=" not in parts[place]:  # of a value, such as finish=head:5
             parts[place - 1] += f":{parts.pop(place)}"
+    if (policy := find(None)) is not None:
+        obey(policy.programs({"algorithm": name}, lambda setting: where))
     algorithm = find_algorithm(name)
     changes: dict[str, Any] = {}
     options: dict[str, Any] = {}

@@ -71,7 +71,7 @@ class Policy(Section):
         yield from self._said(self._figures(values), origin)
 
     def programs(self, values: Mapping[str, Any], origin: Origin = lambda name: "") -> Verdicts:
-        """Those on what is imported, on first weights, and on what the algorithm sends."""
+        """Those on what is imported, on first weights, and on what the algorithm sends; of settings that are there."""
         yield from self._said(self._programs(values), origin)
 
     def of_neighbors(self, keys: Mapping[int, Collection[str]]) -> Verdicts:
@@ -101,12 +101,13 @@ class Policy(Section):
 
     def _programs(self, values: Mapping[str, Any]) -> Compared:
         """A file needs its hash in a list; what dpeer brings needs its name, where a policy has the list."""
-        builtin, safe = training.BUILTIN_TASKS.get(values["task"]), True
-        asked = {**values, "model": values["model"] or (builtin.model if builtin else None)}
+        builtin, safe = training.BUILTIN_TASKS.get(values.get("task", "")), True
+        asked = {**values, "model": values.get("model") or (builtin.model if builtin else None)}
         for name, (rule, is_file) in _FILES.items():
-            listed, value = getattr(self, rule), asked[name]
+            listed, value = getattr(self, rule), asked.get(name)
             if value is not None and is_file(value):
-                digest = _digest(Path(value if name == "init_from" else value.rpartition(":")[0]))
+                weights = name == "init_from"
+                digest = _digest(Path(value if weights else value.rpartition(":")[0]), weights=weights)
                 safe &= digest in (listed or ())
                 yield rule, name, value, digest in (listed or ()), f": {digest}"
             elif value is not None and listed is not None and name == rule.removesuffix("s"):
@@ -168,10 +169,10 @@ def find(secret: Path | None) -> Policy | None:
     return policy
 
 
-def _digest(file: Path) -> str:
+def _digest(file: Path, *, weights: bool) -> str:
     """A file's hash as a policy lists it, or why that says too little: an index, or a module, names other files."""
-    if file.suffix not in (".py", ".safetensors"):
-        return "name one file, which has a hash: FILE.py:NAME, or FILE.safetensors"
+    if file.suffix != (".safetensors" if weights else ".py"):
+        return f"name one file, which has a hash: {'FILE.safetensors' if weights else 'FILE.py:NAME'}"
     try:
         return f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
     except OSError as error:

@@ -128,10 +128,14 @@ def test_no_command_on_a_federation_file_imports_an_algorithm_that_is_not_listed
     Path("mine.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
     Path("dpeer.toml").write_text("size = 2\nalgorithm = 'mine.py:Rule'\nprivacy = 'client'\ntarget_epsilon = 5.0\n")
     policy("rounds = 5")
-    for command in (("settings", "--of", "dpeer.toml"), ("privacy", "--federation", "dpeer.toml", "--rank", 0)):
+    for *command, origin in (
+        ("settings", "--of", "dpeer.toml", "dpeer.toml"),
+        ("privacy", "--federation", "dpeer.toml", "--rank", 0, "dpeer.toml"),
+        ("compare", "--task", "digits", "--algorithms", "local,mine.py:Rule", "--algorithms 'mine.py:Rule'"),
+    ):
         ended = dpeer(*command)
         assert ended.code == 2
-        assert 'without algorithms it forbids algorithm = "mine.py:Rule" (dpeer.toml): sha256:' in ended.err
+        assert f'without algorithms it forbids algorithm = "mine.py:Rule" ({origin}): sha256:' in ended.err
     assert not Path("ran").exists()
 
 
@@ -166,6 +170,8 @@ def test_first_weights_need_their_hash(policy: Any) -> None:
     assert forbidden(init_from=Path("first.safetensors")) == []
     policy(f'models = ["digits", "{sha256("first.index.json")}"]')
     assert len(forbidden(init_from=Path("first.index.json"))) == 1, "it names other files"
+    policy(f'models = ["{sha256("first.safetensors")}"]')
+    assert len(forbidden(model="first.safetensors:Net")) == 1, "a module that is called so"
 
 
 # -- neighbors -------------------------------------------------------------------------------------------------------
