@@ -317,7 +317,7 @@ def test_how_often_a_neighbor_is_right_follows_from_epsilon() -> None:
     page = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
     section = page.partition("## What epsilon and delta mean")[2].partition("## ")[0]
     table = re.findall(r"^\| (\d+) \| (\d+) % \|", section, flags=re.MULTILINE)
-    assert [int(epsilon) for epsilon, _ in table] == [0, 1, 3, 10, 24]
+    assert [int(epsilon) for epsilon, _ in table] == [0, 1, 3, 5, 10, 24]
     for epsilon, right in table:
         apart = brentq(lambda mu, to=float(epsilon): epsilon_of(mu, 1e-5) - to, 0.1, 9.0) if epsilon != "0" else 0.0
         assert round(100 * norm.cdf(apart / 2)) == int(right)
