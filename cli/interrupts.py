@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from dpeer.federation.stop_signals import WARNINGS, stop_signals
+from dpeer.federation.stop_signals import Requests, stop_signals
 
 
 @contextmanager
@@ -31,10 +31,10 @@ def ended_at_once() -> Iterator[None]:
 @contextmanager
 def asked_to_stop() -> Iterator[threading.Event]:
     """An event that the first Ctrl-C or other stop signal within it sets; the second ends the process at once."""
-    asked = threading.Event()
+    asked, requests = threading.Event(), Requests()
 
     def stop(number: int, frame: FrameType | None) -> None:
-        if asked.is_set() and number not in WARNINGS:
+        if requests.insists(number):
             _end(number, frame)
         asked.set()
 

@@ -12,7 +12,7 @@ from types import FrameType
 from dpeer.exceptions import CellFailed, DpeerError
 from dpeer.experiments.cells import Cell
 from dpeer.experiments.launchers.launcher import Ended, Launcher, OpenLauncher
-from dpeer.federation.stop_signals import WARNINGS, stop_signals
+from dpeer.federation.stop_signals import Requests, stop_signals
 
 Tell = Callable[[str], None]
 
@@ -51,12 +51,12 @@ class _Stop:
     """Handles Ctrl-C: the first one is noticed by the loop that runs the cells, the second ends everything at once."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.asked, self._requests = False, Requests()
         self.kill: Callable[[], None] = lambda: None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""
-        if self.asked and number not in WARNINGS:
+        if self._requests.insists(number):
             self.kill()
             os.write(2, b"dpeer: interrupted; the same command goes on\n")
             os._exit(130)

@@ -18,7 +18,7 @@ from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.operators import check_operators
 from dpeer.federation.policy import find, obey
 from dpeer.federation.settings import Settings, check_own_data
-from dpeer.federation.stop_signals import WARNINGS, stop_signals
+from dpeer.federation.stop_signals import Requests, stop_signals
 from dpeer.federation.view import View
 from dpeer.topology import take_part
 from dpeer.topology.settings import build_graph
@@ -176,13 +176,11 @@ def _result(settings: Settings, out: Path, runner: Runner, seconds: float) -> Re
 
 
 async def _interruptible(runner: Runner) -> None:
-    asked = False
+    requests = Requests()
 
     def stop(number: int) -> None:
-        nonlocal asked
-        if asked and number not in WARNINGS:
+        if requests.insists(number):
             runner.kill()
-        asked = True
         runner.stop()
 
     for number in stop_signals():

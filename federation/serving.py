@@ -28,7 +28,7 @@ from dpeer.federation.memory_tuning import freeze_heap, keep_heap
 from dpeer.federation.rank_lock import held, started
 from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings
-from dpeer.federation.stop_signals import WARNINGS, stop_signals
+from dpeer.federation.stop_signals import Requests, stop_signals
 from dpeer.federation.threads import SlowSteps, share_of_cores
 from dpeer.federation.trackers import Tracking
 from dpeer.federation.trackers import close as close_trackers
@@ -76,6 +76,7 @@ class Stopper:
 
     def __init__(self, code: int | None = None) -> None:
         self._code = code
+        self._requests = Requests()
         self.requested = asyncio.Event()
         self._peer: Peer | None = None
         self._limit: threading.Timer | None = None
@@ -108,11 +109,11 @@ class Stopper:
             self._limit.cancel()
 
     def _stop_or_exit(self, number: signal.Signals) -> None:
+        if self._requests.insists(number):
+            os._exit(128 + number)
         if not self.requested.is_set():
             self._code = 128 + number
             self.stop()
-        elif number not in WARNINGS:
-            os._exit(128 + number)
 
 
 def _end_late(code: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 
 WARNINGS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 """A batch system's warning before a limit of time, as Slurm and PBS send it; it may come again each second."""
@@ -19,6 +20,24 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *WARNINGS)
 
 A second one ends the process at once, unless it is a warning.
 """
+
+ECHO = 0.5
+"""Seconds within which a signal that comes again is the same request: `timeout` sends it to its group, too."""
+
+
+class Requests:
+    """The stop signals that have come."""
+
+    def __init__(self) -> None:
+        self._last: tuple[int, float] | None = None
+
+    def insists(self, number: int) -> bool:
+        """Note a signal; whether it ends the process at once: the second one, but no warning and no echo."""
+        now, before = time.monotonic(), self._last
+        if before is not None and before[0] == number and now < before[1] + ECHO:
+            return False
+        self._last = number, now
+        return before is not None and number not in WARNINGS
 
 
 def stop_signals() -> list[signal.Signals]:

@@ -3,11 +3,12 @@
 import asyncio
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 
 from dpeer.federation.serving import Stopper
-from dpeer.federation.stop_signals import WARNINGS, stop_signals
+from dpeer.federation.stop_signals import WARNINGS, Requests, stop_signals
 
 
 @pytest.fixture
@@ -65,3 +66,19 @@ def test_a_schedulers_warning_stops_a_peer_and_may_come_again(number, monkeypatc
     assert not exits
     asyncio.run(sent(number, signal.SIGTERM))
     assert exits == [128 + signal.SIGTERM]
+
+
+@pytest.mark.usefixtures("handlers")
+def test_a_signal_that_comes_twice_at_once_is_one_request(monkeypatch):
+    """`timeout` sends it to the process, and then to its group: the peer ended without a model."""
+    exits, now = [], [0.0]
+    monkeypatch.setattr("dpeer.federation.serving.os._exit", exits.append)
+    monkeypatch.setattr("dpeer.federation.stop_signals.time", SimpleNamespace(monotonic=lambda: now[0]))
+    assert asyncio.run(sent(signal.SIGTERM, signal.SIGTERM)).stops == 1
+    assert not exits
+    requests = Requests()
+    for at, insists in ((0.0, False), (0.4, False), (0.6, True)):
+        now[0] = at
+        assert requests.insists(signal.SIGINT) is insists
+    now[0] = 0.7
+    assert requests.insists(signal.SIGTERM), "another one is another request"
