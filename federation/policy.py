@@ -174,7 +174,8 @@ def _digest(file: Path, *, weights: bool) -> str:
     if file.suffix != (".safetensors" if weights else ".py"):
         return f"name one file, which has a hash: {'FILE.safetensors' if weights else 'FILE.py:NAME'}"
     try:
-        return f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
+        with file.open("rb") as opened:  # weights may be longer than memory
+            return f"sha256:{hashlib.file_digest(opened, 'sha256').hexdigest()}"
     except OSError as error:
         return str(error.strerror)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import nn
 
 import dpeer
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError, not_written
@@ -175,7 +176,10 @@ def _found(
     entry, values = _joined(folder, task, config.run.evaluate_on, summary, beside)
     entry |= compared_with(beside, str(entry["measure"]), values)
     compute = beside.baseline.learner.about.compute
-    federated = lambda: nullcontext(load_model(folder).module.to(compute.device))  # noqa: E731
+
+    def federated() -> AbstractContextManager[nn.Module]:
+        return nullcontext(load_model(folder).module.to(compute.device))
+
     write_comparison(folder, summary, entry, federated, beside.baseline, summary)
     return effect_of(read_object(folder / SUMMARY).get("worth"))
 

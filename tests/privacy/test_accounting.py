@@ -216,6 +216,14 @@ def test_what_peers_with_equal_steps_ask_is_computed_once(rate: float, monkeypat
     assert [charges[0].steps for charges in asked] == [7, 7, 9, 9], "each on two grids, which agree"
 
 
+def test_of_more_steps_of_a_kind_only_the_composition_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer asks after each round, and the losses of one step take longer than their composition."""
+    unlike = 1.0 + 2**-20  # no other test asks for it
+    before = total_epsilon([Charge(0.05, unlike, 220)], 1e-5)
+    monkeypatch.setattr("dp_accounting.pld.privacy_loss_distribution.from_gaussian_mechanism", None)
+    assert before < total_epsilon([Charge(0.05, unlike, 240)], 1e-5) == pytest.approx(5.1972, abs=1e-3)
+
+
 def test_nothing_costs_nothing() -> None:
     assert merged([Charge(0.1, 1.0, 0)]) == ()
     assert total_epsilon([], 1e-5) == total_epsilon([Charge(0.1, 1.0, 0)], 1e-5) == 0.0
