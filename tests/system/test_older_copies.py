@@ -78,6 +78,7 @@ def test_it_does_not_begin_until_its_rounds_are_stated_and_charges_them_once(lev
     first.signal(signal.SIGKILL)
     first.wait()
     again = start(*options)
+    until(lambda: "connected to" in again.output)  # or the others could end before it has met them
     hurry()
     for one in (*others, again):
         one.succeed()
@@ -88,7 +89,7 @@ def test_it_does_not_begin_until_its_rounds_are_stated_and_charges_them_once(lev
 
 
 @pytest.mark.parametrize("part", only(["privacy"], ["privacy", "checkpoint"]))
-def test_of_its_parts_an_older_ledger_is_damage_and_an_older_checkpoint_loses_nothing(part, killed, hurry):
+def test_of_its_parts_an_older_ledger_is_damage_and_an_older_checkpoint_loses_nothing(part, killed, hurry, until):
     folder, copied, others, start = killed("client")
     shutil.rmtree(folder / part)
     shutil.copytree(copied / part, folder / part)
@@ -97,6 +98,7 @@ def test_of_its_parts_an_older_ledger_is_damage_and_an_older_checkpoint_loses_no
         assert again.wait() == 2
         assert "the privacy ledger" in again.output
         return
+    until(lambda: "connected to" in again.output)
     hurry()
     for one in (*others, again):
         one.succeed()
