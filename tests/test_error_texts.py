@@ -41,21 +41,6 @@ def test_every_raise_states_one_line_that_names_something() -> None:
     assert {name: texts for name, texts in found.items() if texts} == NAMELESS
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "'--size 0: choose\\none or more'",
-        f"f'--size {{size}}: {'long ' * 200}'",
-        "'the size is wrong'",
-        "'it\\'s wrong'",
-    ],
-)
-def test_an_unfit_text_is_found(text: str) -> None:
-    source = f"class Own(exceptions.ConfigurationError): pass\ndef f(size): raise errors.Own({text})"
-    tree = parsed(source)
-    assert flaws(tree, kinds_of("ConfigurationError", [tree])) != []
-
-
 @pytest.mark.parametrize("text", ["two\nlines", "x" * (LONGEST + 1)])
 def test_an_unfit_text_of_a_test_is_seen(text: str) -> None:
     assert "__init__" in vars(DpeerError), "each test is watched"

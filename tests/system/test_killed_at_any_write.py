@@ -2,6 +2,7 @@
 
 import json
 import signal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +55,25 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().rpartition("\n")[0].splitlines()] if path.exists() else []
 
 
-@pytest.mark.parametrize("how", ["killed", "full"])
-@pytest.mark.parametrize("private", [False, True])
-@pytest.mark.parametrize("after", only((74, 202, 298), range(10, 400, 32)))
+QUICK = [
+    (74, True, "full", 1),
+    (202, False, "killed", 1),
+    (202, True, "killed", 3),
+    (298, False, "full", 3),
+    (298, True, "killed", 1),
+]
+
+
+@pytest.mark.parametrize(
+    "case", only(QUICK, [*QUICK, *product(range(10, 400, 48), [False, True], ["killed", "full"], [1])])
+)
 def test_after_any_write_it_goes_on_with_the_same_bits_and_sends_what_it_has_charged(
-    after, private, how, task, schedule, dpeer_process, simulate, results, tmp_path
+    case, task, schedule, dpeer_process, simulate, results, tmp_path
 ):
+    after, private, how, every = case
     (tmp_path / "ending.py").write_text(ENDING)
     options = ("--size", SIZE, "--task", "ending.py:task", *schedule, "--rounds", ROUNDS, "--seed", 3, "--alone",
-               "never", *(PRIVATE if private else ()))  # fmt: skip
+               "never", "--checkpoint-every", every, *(PRIVATE if private else ()))  # fmt: skip
     run = dpeer_process("simulate", *options, "--task-option", f"how={how}", "--task-option", f"after={after}",
                         "--out", "run")  # fmt: skip
     code = run.wait()
