@@ -50,35 +50,6 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
         load(write(tmp_path, FILE.replace("size = 4", "sise = 4")), {}, {})
 
 
-def test_the_rounds_are_those_of_the_presets_unless_a_file_or_a_flag_has_others(tmp_path: Path) -> None:
-    rows = {"algorithms": ["local", "dfedmdc"]}
-    own = {"algorithms": ["local", "dfedmdc:preset=dp2-fedsam"]}
-    for settings, plan, rounds in (
-        ({}, rows, 20), ({"preset": "paper-cifar"}, rows, 500), ({"preset": "paper-cifar", "rounds": 3}, rows, 3),
-        ({"preset": "paper-dispfl"}, rows, 20), ({}, own, 200),
-    ):  # fmt: skip
-        assert load(None, settings, plan).base["rounds"] == rounds
-    text = "{0}[compare]\nalgorithms=['local']\nconditions=[{{preset='paper-cifar'}}, {{preset='paper-dispfl'}}]\n"
-    assert load(write(tmp_path, text.format("")), {}, {}).base["rounds"] == 500
-    assert load(write(tmp_path, text.format("rounds = 4\n")), {}, {}).base["rounds"] == 4
-
-
-def test_a_value_in_a_row_may_have_a_colon() -> None:
-    (row,) = load(None, {}, {"algorithms": ["fedsam:sparsify=top-k:0.4:rho=0.5"]}).variants
-    assert dict(row.changes) == {"sparsify": "top-k:0.4", "rho": 0.5}
-    (row,) = load(None, {"size": 3}, {"algorithms": ["fedsam:weights=declared:400,60,20:rho=0.5"]}).variants
-    assert dict(row.changes) == {"weights": "declared:400,60,20", "rho": 0.5}
-
-
-def test_a_graphs_parameters_stand_in_its_name(tmp_path: Path) -> None:
-    found = load(None, {"topology": "fresh:2"}, {"algorithms": ["local", "dfedmdc"]})
-    (condition,) = found.conditions
-    assert condition.label == "fresh:2"
-    cell = make_cell(found.base, found.variants[1], condition, 0, tmp_path)
-    assert cell.settings.topology == "fresh:2"
-    assert made(tmp_path, "dfedmdc:topology=small-world:4,0.1").settings.topology == "small-world:4,0.1"
-
-
 def made(out: Path, row: str = "dfedmdc", condition: Condition = RING, **base: Any) -> Cell:
     return make_cell(base, parse_variant(row), condition, 0, out)
 
@@ -110,16 +81,6 @@ def test_a_folder_is_the_cells_with_the_same_settings_only(tmp_path: Path) -> No
     ):  # fmt: skip
         with pytest.raises(OutputError):
             other.check()
-
-
-def test_a_setting_that_a_cell_has_not_written_is_its_default(tmp_path: Path) -> None:
-    cell = begun(made(tmp_path))
-    asked = json.loads((cell.folder / "cell.json").read_text())
-    assert asked.pop("grad_clip") == 1.0
-    (cell.folder / "cell.json").write_text(json.dumps(asked))
-    made(tmp_path, grad_clip=0).check()
-    with pytest.raises(OutputError):
-        made(tmp_path).check()
 
 
 def test_one_run_serves_all_graphs_where_they_mean_nothing(tmp_path: Path) -> None:

@@ -10,16 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 from scipy import stats
 
-from dpeer.cli.compare import show_table
 from dpeer.experiments.cells import Condition
 from dpeer.experiments.experiment import load
 from dpeer.experiments.outcomes import Result
 from dpeer.experiments.output import as_json, csv_rows, csv_text
-from dpeer.experiments.statistics import figures, interval, others
-from dpeer.experiments.tables import Table, accuracy_table, cost_table, metric_table
+from dpeer.experiments.statistics import figures, interval
+from dpeer.experiments.tables import accuracy_table, cost_table
 
 Made = Callable[..., Result]
 RNG = np.random.default_rng(7)
@@ -82,14 +80,6 @@ def test_every_figure_is_that_of_numpy_and_scipy_and_of_the_last_round(
     ]  # fmt: skip
     assert (table.rows[0][3], table.rows[1][4]) == ("-", "-")
     assert table.remarks == ["always answering each peer's most frequent training class: 0.5000"]
-
-
-def test_columns_without_content_are_left_out(rows: dict[str, list[Result]]) -> None:
-    one = {"dfedmdc": rows["dfedmdc"]}
-    assert accuracy_table("ring", "accuracy_mixed", one, None, "dfedmdc").columns == ["", "last round", "worst peer"]
-    one_seed = {name: found[:1] for name, found in rows.items()}
-    table = accuracy_table("ring", "accuracy_mixed", one_seed, "local", "dfedmdc")
-    assert "±" not in "".join(cell for row in table.rows for cell in row)
 
 
 def test_equal_to_local_is_not_below_it_and_without_an_accuracy_is(result: Made) -> None:
@@ -159,10 +149,6 @@ def test_rows_that_diverged_are_named(result: Made) -> None:
     assert table.remarks[-1] == "training diverged in a peer (loss not finite): dfedmdc (1 of 2 seeds)"
 
 
-def test_the_costs_of_whole_runs_are_means_over_seeds(result: Made) -> None:
-    assert cost_table("ring", {"a": [result([[0.9] * 8] * 2)]}).rows == [["a", "1.2 kB", "960"]]
-
-
 def test_of_private_runs_the_largest_epsilon_is_shown(result: Made) -> None:
     first, second = (result([[0.9] * 8] * 2, spent=spent) for spent in ([1.25, 3.5], [2.0, 2.5]))
     unbounded, plain = result([[0.9] * 8] * 2, spent=[1.0, None]), result([[0.9] * 8] * 2)
@@ -188,49 +174,3 @@ def test_csv_has_a_line_a_peer_and_reads_back(values: dict[str, Any], rows: dict
         assert float(entry["accuracy_trained"]) == own[-1] / 2
         assert (entry["topology"], entry["partition"]) == ("ring", "")
         assert int(entry["bytes_sent"]) == 100 * (int(entry["rank"]) + 1) * ROUNDS
-
-
-def test_markdown_is_a_table_whatever_rows_are_called() -> None:
-    text = Table("t", ["", "a|b"], [["x|y", "1"]], ["so"]).markdown()
-    assert text.splitlines() == ["**t**", "", "|  | a\\|b |", "| --- | ---: |", "| x\\|y | 1 |", "", "so"]
-
-
-def test_numbers_are_whole_at_any_width(rows: dict[str, list[Result]]) -> None:
-    long = "fedavg:topology=full:weights=uniform:momentum=0.0"
-    rows[long] = rows["dfedmdc"]
-    table = accuracy_table("exponential, dirichlet-equal:0.3", "accuracy_trained", rows, "local", "dfedsmdc:rho=0.1")
-    file = io.StringIO()
-    show_table(table, Console(file=file, width=80))
-    shown = file.getvalue()
-    assert all(cell in shown for line in table.rows for cell in line[1:])
-    assert all(part in shown for part in long.split(":"))
-    assert max(len(line) for line in shown.splitlines()[1:-2]) <= 80
-
-
-def test_other_metrics_are_means_over_rounds_peers_and_seeds(result: Made) -> None:
-    two = [result([[0.2, 0.4], [0.6, 0.8]], metrics=("accuracy", "auroc", "my_own")) for _ in range(2)]
-    rows = {"local": two, "dfedmdc": [result([[0.1, 0.3], [0.5, None]], metrics=("accuracy", "auroc"))] * 2}
-    assert others(two) == pytest.approx({"auroc": 0.6, "my_own": 0.6})
-    table = metric_table("ring", rows)
-    assert table.columns == ["", "AUROC", "my own"]
-    assert table.rows == [["local", "0.6000", "0.6000"], ["dfedmdc", "-", "-"]]
-    assert metric_table("ring", {"local": [result([[0.5]])]}) is None
-    many = metric_table("ring", {"local": [result([[0.5]], metrics=("accuracy", *(f"m{n}" for n in range(7))))]})
-    assert (many.columns, many.remarks) == (["", "m0", "m1", "m2", "m3", "m4"], ["more in --json: m5, m6"])
-
-
-def trained_on(rank: int, number: int) -> dict[str, Any]:
-    return {"training_accuracy": 0.9 + 0.01 * number, "training_accuracy_trained": 1.0}
-
-
-def test_the_csv_has_every_peers_training_accuracy_and_epsilon_where_they_are_known(result: Made) -> None:
-    plain = result([[0.2, 0.5], [0.4, 0.6]])
-    measured = result(
-        [[0.2, 0.5], [0.4, 0.6]], trained_on, training_kept=[0.875, 0.75], kept=[0.5, 0.625], spent=[1.5, None]
-    )
-    text = csv_text(csv_rows({"plain": [plain], "measured": [measured]}, {}, [0]))
-    found = {(line["row"], int(line["rank"])): line for line in csv.DictReader(io.StringIO(text))}
-    names = ("training_accuracy_mixed", "training_accuracy_trained", "training_accuracy")
-    assert [found["plain", 1][name] for name in names] == [""] * 3
-    assert [float(found["measured", 1][name]) for name in names] == pytest.approx([0.91, 1.0, 0.75])
-    assert [found["measured", rank]["epsilon"] for rank in range(2)] == ["1.5", ""]

@@ -48,18 +48,6 @@ def test_an_alternate_head_is_charged_for_both_counts() -> None:
     assert both.epsilon(15) == JOINT.epsilon(15)
 
 
-def test_a_head_that_is_not_trained_while_bodies_leave_costs_nothing() -> None:
-    assert SampleGuarantee(1.0, 0.5, 1e-5, 0.05, phases_of(20), "post").charges(15) == JOINT.charges(15)
-
-
-@pytest.mark.slow
-def test_calibrated_noise_lasts_the_rounds_that_it_was_made_for() -> None:
-    both = SampleGuarantee(1.0, 0.5, 1e-5, 0.05, phases_of(12, 8), "alternate")
-    found = both.calibrated(3.0, 20)
-    assert found.epsilon(20) <= 3.0
-    assert (found.head, found.phases, found.clip_norm) == ("alternate", both.phases, 0.5)
-
-
 @pytest.mark.slow
 def test_eight_hospitals_with_two_thousand_patients() -> None:
     # 60,000 parameters, 400 steps, epsilon 8: the noise left over the longest way is 0.04; at client level it is 87.

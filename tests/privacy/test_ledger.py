@@ -101,16 +101,6 @@ def test_a_draft_that_was_charged_gets_its_name_once_it_is_asked_for(tmp_path):
     assert [path.name for path in tmp_path.glob("released-*")] == [final.name]
 
 
-def test_what_a_user_puts_beside_the_bytes_stays(tmp_path):
-    ledger = Ledger(tmp_path, M, resume=False)
-    (tmp_path / "released-old").mkdir()
-    (tmp_path / "released-00000001.bin.bak").write_bytes(b"a copy")
-    for number in range(1, 6):
-        ledger.release(number, lambda: b"body")
-    assert (tmp_path / "released-old").is_dir()
-    assert (tmp_path / "released-00000001.bin.bak").exists()
-
-
 def test_a_release_that_was_charged_and_lost_stays_silent(tmp_path):
     Ledger(tmp_path, M, resume=False).release(4, lambda: b"body")
     (tmp_path / "released-00000004.bin").unlink()
@@ -141,16 +131,6 @@ def test_bytes_that_are_not_those_that_were_charged_are_never_sent(tmp_path):
     assert again.charged(1)
     assert again.released(1) is None
     assert again.last() == b"\0"
-
-
-def test_the_last_bytes_stay_and_older_ones_go(tmp_path):
-    ledger = Ledger(tmp_path, M, resume=False)
-    for number in range(5):
-        ledger.release(number, lambda n=number: bytes([n]))
-    assert ledger.last() == b"\4"
-    assert ledger.released(4) == b"\4"
-    assert ledger.released(1) is None
-    assert len(list(tmp_path.glob("released-*"))) <= 2
 
 
 def test_as_many_bytes_stay_as_a_run_may_have_to_send_again(tmp_path):

@@ -44,16 +44,6 @@ def test_stated_rounds_that_have_no_line_get_one_once(tmp_path: Path) -> None:
     assert lines(tmp_path)[-1] == (4, True), "another disk was lost"
 
 
-def test_a_stated_round_is_silent_and_the_last_own_bytes_stay_for_when_the_budget_ends(tmp_path: Path) -> None:
-    budget = PLEDGE.epsilon(5)
-    session = client(tmp_path, budget=budget, resume=False)
-    session.release(0, lambda: b"own")
-    session.charge_stated([1, 2, 3])
-    assert session.release(2, lambda: pytest.fail("released again")) == (None, False)
-    assert session.release(4, lambda: b"last") == (b"last", False)
-    assert client(tmp_path, budget=budget).release(5, lambda: pytest.fail("beyond the budget")) == (b"last", True)
-
-
 def test_stated_releases_are_charged_beyond_the_budget_which_the_lost_disk_need_not_have_had(tmp_path: Path) -> None:
     budget = PLEDGE.epsilon(3)
     session = client(tmp_path, budget=budget, resume=False)
@@ -62,12 +52,6 @@ def test_stated_releases_are_charged_beyond_the_budget_which_the_lost_disk_need_
     assert lines(tmp_path) == [(0, False), *((number, True) for number in range(1, 9))]
     assert session.spent()["epsilon"] == PLEDGE.epsilon(9) > budget
     assert session.release(9, lambda: pytest.fail("beyond the budget")) == (b"own", True)
-
-
-def test_an_empty_folder_begins_its_ledger_with_what_is_stated(tmp_path: Path) -> None:
-    client(tmp_path, resume=False).charge_stated([0, 1])
-    assert lines(tmp_path) == [(0, True), (1, True)]
-    assert client(tmp_path).ledger.releases == 2
 
 
 def test_of_the_last_round_the_lost_disk_may_have_taken_more_steps(tmp_path: Path) -> None:
@@ -97,16 +81,6 @@ def test_phases_of_one_noise_are_charged_together_and_a_process_that_is_killed_b
     again = sample(tmp_path, *phases)
     again.charge_stated([0])
     assert again.ledger.charges == session.ledger.charges
-
-
-def test_stated_steps_are_charged_beyond_the_budget_and_end_the_run(tmp_path: Path) -> None:
-    budget = sample(tmp_path / "other", resume=False).epsilon(3)
-    session = sample(tmp_path, budget=budget, resume=False)
-    session.charge_stated(range(9))
-    assert session.ledger.steps == 30 * 9
-    assert session.epsilon() > budget
-    assert session.charge(9, 1) == 0
-    assert sample(tmp_path, budget=budget).charge(9, 1) == 0
 
 
 def test_a_run_that_has_ended_takes_no_stated_steps(tmp_path: Path) -> None:

@@ -36,11 +36,6 @@ def test_units_come_with_their_rate_and_independently(rate: float) -> None:
     assert abs(after) < 5 / math.sqrt(found.size)
 
 
-def test_a_draw_may_be_empty() -> None:
-    empty = (drawn(0.003).sum(1) == 0).mean()
-    assert empty == pytest.approx(0.997**UNITS, abs=5 * math.sqrt(0.25 / DRAWS))
-
-
 def test_the_rate_is_exact_to_64_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A unit is drawn where its 64 bits are below the rate, also beyond what is drawn at once."""
     monkeypatch.setattr(randomness.os, "urandom", lambda size: (9).to_bytes(size, "big"))
@@ -51,10 +46,6 @@ def test_the_rate_is_exact_to_64_digits(monkeypatch: pytest.MonkeyPatch) -> None
     assert np.array_equal(found, expected)
     assert found.dtype == np.int64
     assert np.array_equal(Poisson(units, rate).draw(), found), "the same under the same key"
-
-
-def test_all_are_drawn_with_rate_1() -> None:
-    assert Poisson(7, 1.0).draw().tolist() == [*range(7)]
 
 
 def test_a_seed_does_not_reach_it() -> None:

@@ -37,13 +37,6 @@ def test_every_peer_is_shown_federated_beside_local_only_with_a_headline(make_ru
     ]
 
 
-@pytest.mark.parametrize("other", [entry(0.3, "improved"), {**entry(0.3, joined=1.0, alone=0.7), "measure": "loss"}])
-def test_a_comparison_without_both_values_of_the_measure_is_not_drawn(make_run: Any, report_of: Of, other: Any) -> None:
-    panel = results_of_peers(report_of(make_run("run", more={"worth": [other] * 3})))
-    assert panel.alt == "Dots of every peer's result. rank 2: 0.9000. rank 1: 0.7500. rank 0: 0.5000."
-    assert "dpeer worth" in panel.caption
-
-
 def test_of_a_loss_the_interval_of_a_gain_lies_below_the_baseline(make_run: Any, report_of: Of) -> None:
     worth = {**entry(0.3, "improved", joined=0.4, alone=0.7), "measure": "test_loss"}
     report = report_of(make_run("run", (None, None), more={"worth": [worth, None]}))
@@ -63,25 +56,6 @@ def test_the_headline_of_one_run_has_the_gain_of_all_its_peers_together(make_run
     assert "together" not in line, "peers may have the same rows"
     alone = make_run("alone", only=2, own=lambda rank: {"worth": entry(0.5, "improved")})
     assert headlines(report_of(alone).groups) == ["1 of 1 peer improved over local only"]
-
-
-def test_of_several_groups_each_has_its_headline(make_run: Any, report_of: Of) -> None:
-    one = make_run("one", more={"worth": [entry(0.1), entry(-0.1), None]})
-    other = make_run("other", algorithm="dfedavgm", more={"worth": [entry(0.3, "improved"), None, entry(0.0)]})
-    report, some = report_of(one, other), "no verdict of all together: 2 of 3 peers are compared"
-    assert headlines(report.groups) == [
-        f"dfedmdc: 0 of 2 peers improved over local only; 2 inconclusive; {some}",
-        f"dfedavgm: 1 of 2 peers improved over local only; 1 inconclusive; {some}",
-    ]
-    panel = results_of_peers(report)
-    assert panel.alt.endswith("a row for each group. dfedmdc: mean 0.717. dfedavgm: mean 0.717.")
-
-
-@pytest.mark.parametrize("worth", [[None] * 3, [entry(0.1, None), {"why": "no time"}, 7], "damaged"])
-def test_without_a_comparison_results_have_no_headline(make_run: Any, report_of: Of, worth: Any) -> None:
-    report = report_of(make_run("run", more={"worth": worth}))
-    panel = results_of_peers(report)
-    assert (headlines(report.groups), "alone" in panel.alt) == ([], False)
 
 
 def seconds(received: float, hidden: float, exchange: float = 3.0, train: float = 5.0) -> dict[str, float]:

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 import matplotlib as mpl
@@ -142,28 +142,6 @@ def test_epsilon_is_the_largest_of_all_peers(make_run: Any, spent: dict[str, Any
     assert line["epsilon"] == text
 
 
-def test_runs_that_differ_in_their_seed_or_in_how_they_were_computed_are_one_line(
-    make_run: Any, tmp_path: Path
-) -> None:
-    found = [(0.25, 0.5, 1.0), (0.5, 0.5, 0.75), (0.125, 0.75, 0.75)]
-    computed = ({"device": "cpu"}, {"device": "auto"}, {"threads": 3, "log_level": "debug", "wait": 9.0})
-    for seed, accuracy in enumerate(found):
-        make_run(f"sweep/cell-{seed}", accuracy, seed=seed, distance=float(seed), **computed[seed])
-    make_run("sweep/other", algorithm="local", distance=None)
-    page = panels(tmp_path / "sweep")
-    first, other = rows(page["results"])
-    means = [fmean(accuracy) for accuracy in found]
-    expected = {
-        "seeds": "3", MIX: f"{fmean(means):.4f} ± {stdev(means):.4f}", WORST: "0.1250 (rank 0, seed 2)",
-        "consensus distance": "1",
-    }  # fmt: skip
-    assert {name: first[name] for name in expected} == expected
-    assert first["run"].endswith(">dfedmdc")
-    assert (other["run"][-6:], other["consensus distance"]) == (">local", "-")
-    assert rows(page["settings"]) == [{"no.": "1", "algorithm": "dfedmdc"}, {"no.": "2", "algorithm": "local"}]
-    assert "dfedmdc (3 seeds)" in page["accuracy-by-round"].alt
-
-
 def test_the_same_seed_twice_is_two_lines(make_run: Any, tmp_path: Path) -> None:
     make_run("old/a")
     make_run("new/a", (0.9, 0.9, 0.9))
@@ -198,15 +176,6 @@ def test_many_runs_are_facets_of_few_lines_or_the_best_of_them(make_run: Any, tm
     assert len(page["results"].rows) == 11
 
 
-def test_a_run_without_accuracies_is_judged_by_its_loss(make_run: Any) -> None:
-    page = panels(make_run("a", (None, None, None)))
-    (line,) = rows(page["results"])
-    assert line["test loss: kept (mean)"] == line[MIX] == f"{fmean([1.0, 2.0, 3.0]):.4f}"
-    assert line["worst peer's test loss"] == "3.0000 (rank 2)"
-    assert TRAINED not in line
-    assert page["accuracy-by-round"].title == "Test loss by round"
-
-
 def test_a_running_run_shows_the_rounds_that_all_peers_have_completed(make_run: Any) -> None:
     folder = make_run("a", rounds=4, ended=False, lines=lambda rank, line: {"metrics": {"dice": 0.1 * rank}})
     path = folder / "rank-1" / "metrics.jsonl"
@@ -235,16 +204,6 @@ def test_a_peer_that_was_lost_is_left_out_and_named(make_run: Any) -> None:
     assert "A white peer has none." in page["graph"].caption
 
 
-def test_the_generalization_gap_is_shown_where_it_was_measured(make_run: Any) -> None:
-    one = make_run(
-        "a", lines=lambda rank, line: {"training_accuracy": 0.95, "generalization_gap": 0.95 - line["accuracy"]}
-    )
-    other = make_run("b", algorithm="fedavg")
-    names = ("training accuracy after mixing", "generalization gap")
-    assert {tuple(line[name] for name in names) for line in results(one, other)} == {("-", "-"), ("0.9500", "+0.2333")}
-    assert names[1] not in results(other)[0]
-
-
 def test_bodies_that_differ_by_rounding_agree(make_run: Any) -> None:
     full = make_run("a", topology="full", distance=2.5e-16, distances=[2.5e-16] * 2)
     ring = make_run("b", topology="ring", distance=1.5, distances=[1.5] * 2)
@@ -255,27 +214,6 @@ def test_bodies_that_differ_by_rounding_agree(make_run: Any) -> None:
     assert "Where bodies differ only by rounding the line is at 0." in page["disagreement-by-round"].caption
     assert [line["consensus distance"] for line in rows(page["results"])] == ["0", "1.5"]
     assert "disagreement-by-round" in drawn(page)
-
-
-def test_a_tasks_own_metrics_have_a_table(make_run: Any) -> None:
-    folders = []
-    for name, seed, dice in (("a", 0, (0.2, 0.4, None)), ("b", 1, (0.5, 0.5, 0.5)), ("c", 0, (0.1, 0.1, 0.1))):
-        own = [{"metrics": {"accuracy": 0.5, "dice": one}, "measured": {"auroc": 0.75}} for one in dice]
-        algorithm = "dfedavgm" if name == "c" else "dfedmdc"
-        folders.append(make_run(name, seed=seed, algorithm=algorithm, own=own.__getitem__))
-    assert rows(panels(*folders)["metrics"]) == [
-        {"no.": "1", "AUROC": "0.7500 ± 0.0000", "dice": f"{fmean([0.3, 0.5]):.4f} ± {stdev([0.3, 0.5]):.4f}"},
-        {"no.": "2", "AUROC": "0.7500", "dice": "0.1000"},
-    ]
-
-
-def test_the_panels_of_one_peer_are_of_it_alone(make_run: Any) -> None:
-    page = panels(make_run("a", only=1))
-    (line,) = rows(page["results"])
-    assert (line["peers"], line[MIX], line[WORST]) == ("1 of 3", "0.7500", "0.7500 (rank 1)")
-    assert drawn(page) == ["accuracy-by-round", "accuracy-by-peer", "time-and-bytes", "graph"]
-    assert "2.0 MB sent, 2.0 MB by the busiest peer" in page["time-and-bytes"].alt
-    assert "percentile" not in page["accuracy-by-round"].caption
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """The words for the effect of federating."""
 
 from dpeer.results.effect import Effect, as_entry, closing_lines, effect_of, effects_by_rank, headline, verdict_word
-from dpeer.results.effect import majority_accuracy as majority
 
 
 def of(verdict: str | None, **values: object) -> Effect:
@@ -124,12 +123,6 @@ def test_the_headline_counts_peers() -> None:
     other = [of(verdict, algorithm="dfedavgm") for verdict in ("improved", "worse", "inconclusive")]
     assert headline(other) == "1 of 3 peers improved over dfedavgm; 1 worse; 1 inconclusive"
     assert [verdict_word(one) for one in other] == ["improved", "worse", "inconclusive"]
-
-
-def test_the_majority_class_is_that_of_the_training_rows() -> None:
-    assert majority([3, 9, 1], [5, 2, 3]) == 0.2
-    assert majority([0, 0, 4], [5]) == 0.0, "a class that no test row has"
-    assert majority(None, [1]) is majority([1], None) is majority([1], [0, 0]) is None
 
 
 def test_an_entry_is_read_as_it_was_written_and_a_damaged_one_does_no_harm() -> None:

@@ -1,7 +1,5 @@
 """Intervals of one peer's gain and of all peers' together, held against scipy's, resamples and the truth."""
 
-import itertools
-
 import numpy as np
 import pytest
 from scipy.stats import bootstrap
@@ -29,13 +27,6 @@ def test_the_interval_of_accuracies_is_the_usual_one_with_half_a_row_more_in_eac
     assert (found.low, found.high) == pytest.approx((mean - 1.959964 * error, min(1.0, mean + 1.959964 * error)))
 
 
-@pytest.mark.parametrize(("rows", "better", "worse"), [(40, 0.04, 0.02), (80, 0.005, 0.01)])
-def test_the_interval_of_accuracies_covers_where_few_rows_differ(rows: int, better: float, worse: float) -> None:
-    drawn = np.random.default_rng(5).multinomial(rows, [better, worse, 1 - better - worse], size=2000)
-    found = [find_gain(*answers(rows, one, other), most_is_best=True) for one, other, _ in drawn]
-    assert np.mean([one.low <= better - worse <= one.high for one in found]) > 0.94
-
-
 def test_the_interval_of_losses_is_scipys_with_the_sign_of_a_gain() -> None:
     rng = np.random.default_rng(3)
     alone = rng.gamma(2.0, size=250)
@@ -48,15 +39,6 @@ def test_the_interval_of_losses_is_scipys_with_the_sign_of_a_gain() -> None:
     ).confidence_interval  # fmt: skip
     assert found.gain == pytest.approx(alone.mean() - joined.mean())
     assert (found.low, found.high) == pytest.approx((-high, -low), abs=0.04 * (high - low))
-
-
-def test_of_three_rows_it_is_that_of_all_resamples() -> None:
-    joined, alone = [0.2, 0.5, 0.9], [0.1, 0.7, 0.4]
-    differences = np.subtract(joined, alone)
-    means = sorted(np.mean(drawn) for drawn in itertools.product(differences, repeat=3))
-    # The lowest and the highest are 1 of 27 each, more than the 2.5 % that are cut off.
-    found = find_gain(joined, alone, most_is_best=True)
-    assert (found.low, found.high) == pytest.approx((means[0], means[-1]))
 
 
 def test_a_verdict_takes_ten_rows_the_interval_and_mcnemars_test() -> None:
@@ -121,15 +103,6 @@ def test_the_interval_of_all_peers_is_that_of_resampling_within_every_peer() -> 
     differences = [a - b for a, b in zip(joined, alone, strict=True)]
     means = [np.mean([generator.choice(part, len(part)).mean() for part in differences]) for _ in range(2000)]
     assert (one.low, one.high) == pytest.approx(np.percentile(means, (2.5, 97.5)), abs=0.015)
-
-
-def test_peers_of_several_measures_are_not_pooled() -> None:
-    one = Effect(measure="accuracy", gain=0.1, low=0, high=0.2, rows=30, differ=3, verdict="inconclusive",
-                 algorithm="local")  # fmt: skip
-    loss = Effect(measure="test_loss", gain=0.1, low=0, high=0.2, verdict="inconclusive")
-    lacking = Effect(measure="accuracy", verdict="inconclusive", algorithm="local")
-    assert [pooled([one, *others]) for others in ([], [None], [loss], [lacking])] == [None] * 4
-    assert pooled_text([]) == ""
 
 
 def test_a_verdict_of_all_is_of_all_peers_or_of_none_and_says_what_speaks_against_it() -> None:

@@ -11,19 +11,17 @@ import pytest
 
 from dpeer.atomic import replacing
 from dpeer.results.card import measured
-from dpeer.results.figures import all_metrics, called, in_order, in_words, interval, metrics_by_rank, value
+from dpeer.results.figures import called, in_order, in_words, interval, value
 from dpeer.results.files import make_folder, parse, rank_folder, write_json
 from dpeer.results.records import RoundRecord
 from dpeer.results.run_folders import (
     RunFolder,
     find_runs,
-    read_distances,
     read_metrics,
     read_peer_summary,
     read_run,
     read_run_summary,
 )
-from dpeer.results.summaries import PeerSummary
 
 LINE: dict[str, Any] = {
     "accuracy": 0.5, "accuracy_trained": 0.25, "test_loss": 1.5, "metrics": {"accuracy": 0.5}, "train_loss": 0.75,
@@ -82,13 +80,6 @@ def test_runs_are_found_once_and_know_which_folder_they_were_found_in(tmp_path: 
     ]  # fmt: skip
 
 
-def test_a_folder_without_a_run_holds_none(tmp_path: Path) -> None:
-    assert read_run(tmp_path / "nowhere") is None
-    (tmp_path / "summary.json").write_text('{"title": "of another program"}')
-    (tmp_path / "rank-0").mkdir()
-    assert read_run(tmp_path) is read_run_summary(tmp_path) is None
-
-
 def test_a_line_is_read_as_a_peer_has_written_it() -> None:
     record = RoundRecord(
         round=4, accuracy=0.5, test_loss=1.5, metrics={"accuracy": 0.5}, accuracy_trained=0.25, train_loss=0.75,
@@ -101,15 +92,6 @@ def test_a_line_is_read_as_a_peer_has_written_it() -> None:
     assert (line.active, line.diverged, line.epsilon, line.privacy) == (True, False, 2.0, {"epsilon": 2.0})
     line = RoundRecord.of({"round": 3})
     assert (line.active, line.diverged, line.samples, line.privacy, line.metrics) == (True, False, None, None, None)
-
-
-def test_a_value_that_cannot_have_been_measured_or_counted_is_none() -> None:
-    for figure in ("0.5", True, [0.5], float("nan"), float("inf"), 1e200, {}):
-        line = RoundRecord.of({"round": 0, "accuracy": figure, "metrics": {"accuracy": figure}})
-        assert (line.accuracy, line.metrics) == (None, {"accuracy": None})
-    for count in (-1, 1.5, "7", True, None):
-        line = RoundRecord.of({"round": 0, "bytes_sent": count, "samples": count})
-        assert line.bytes_sent is line.samples is None
 
 
 def test_damaged_lines_are_counted_and_of_two_of_one_round_the_later_counts(tmp_path: Path) -> None:
@@ -160,16 +142,6 @@ def test_files_of_peers_on_many_hosts_are_a_run_without_a_summary(tmp_path: Path
     assert run.notes[-1] == "1 of 3 peers left no files here (rank 1)"
 
 
-def test_distances_are_by_round_and_none_where_they_were_not_finite(tmp_path: Path) -> None:
-    (tmp_path / "disagreement.jsonl").write_text(
-        '{"round": 1, "consensus_distance": NaN}\n{"round": 0, "consensus_distance": 2.5}\nbroken\n'
-    )
-    assert list(read_distances(tmp_path / "disagreement.jsonl").items()) == [(0, 2.5), (1, None)]
-    write_peer(tmp_path, 0, 2)
-    assert read(tmp_path).distances == {0: 2.5}
-    assert read_distances(tmp_path / "nowhere") == {}
-
-
 def test_the_names_of_new_folders_are_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a power loss could take away what a rank has written of its releases."""
     flushed: list[int] = []
@@ -217,9 +189,3 @@ def test_figures_have_names_and_texts() -> None:
     assert in_words({"auroc": 0.5, "dice": None, "f1": 1.0}) == "AUROC 0.5000, F1 1.0000"
     assert measured({"metrics": {"values": {"auroc": {"value": 0.5, "low": 0.1, "high": 0.9}}}}) == {"auroc": 0.5}
     assert measured({"metrics": None}) is measured({}) is None
-
-
-def test_a_tasks_own_metric_comes_before_one_of_the_same_name() -> None:
-    peer = PeerSummary(metrics={"f1": 0.1}, measured={"f1": 0.9, "auroc": None})
-    assert all_metrics(peer) == {"f1": 0.1, "auroc": None}
-    assert metrics_by_rank([peer, None]) == {"f1": [0.1, None], "auroc": [None, None]}

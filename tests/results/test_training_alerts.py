@@ -71,14 +71,6 @@ def test_a_loss_far_above_guessing_is_divergence_though_it_is_finite() -> None:
     assert not back.ruined
 
 
-def test_rounds_without_training_do_not_count() -> None:
-    line = {"round": 0, "train_loss": None, "active": False, "diverged": False}
-    monitor = AlertMonitor(TEN)
-    assert all(monitor.look(line) == [] for _ in range(9))
-    assert kinds(monitor, [2.3] * 4 + [None] * 5) == []
-    assert kinds(monitor, [2.3]) == ["flat"]
-
-
 def test_the_accuracy_of_a_model_that_is_not_trained_yet_does_not_count() -> None:
     """The first model of a peer that sits rounds out."""
     line = {"round": 0, "train_loss": None, "active": False, "diverged": False, "accuracy": 0.0}

@@ -37,6 +37,8 @@ def test_a_file_has_its_faults_with_their_defaults(tmp_path: Path) -> None:
     slow, cut = found.fault
     assert (slow.what, slow.ranks, slow.round, slow.lasts, slow.times) == ("slow", [3, 1], 4, None, 5)
     assert (cut.what, cut.ranks, cut.round, cut.lasts) == ("cut", [2], 1, 0.5)
+    example = read_faults(Path(__file__).parents[2] / "examples" / "faults" / "two-of-eight.toml", 8, 35)
+    assert {rank for one in example.fault for rank in one.ranks} == {0, 1, 2, 3, 4, 6}
 
 
 CRASH = '[[fault]]\nwhat = "crash"\n'

@@ -82,16 +82,6 @@ async def test_bytes_take_time():
 
 
 @virtually
-async def test_a_dialler_waits_for_a_listener():
-    network = FaultyNetwork(random.Random(1), PLAIN)
-    early, late = (network.transport(rank, Process()) for rank in (0, 1))
-    link = early.dial("sim://late")
-    assert await events(early, 10) == []
-    await late.listen("sim://late")
-    assert await events(early, 5) == [Opened(link)]
-
-
-@virtually
 async def test_a_cut_loses_what_is_under_way_and_both_ends_learn_of_it():
     pair = await Pair().open()
     pair.dialler.send(pair.link, [b"lost"])
@@ -107,16 +97,6 @@ async def test_a_cut_loses_what_is_under_way_and_both_ends_learn_of_it():
     assert pair.dialler.send(pair.link, [b"again"]) is Sent.TAKEN
     again = await pair.listener.receive()
     assert (again.frames, again.link == pair.accepted) == ([b"again"], False)
-
-
-@virtually
-async def test_messages_under_way_may_survive_a_cut():
-    pair = await Pair().open(Conditions(latency=(0.1, 0.1), flushed=1, listener_told=0, notice=(1, 1)))
-    pair.dialler.send(pair.link, [b"just in time"])
-    pair.network.cut(0, 1)
-    assert await events(pair.listener, 0.5) == [Arrival(pair.accepted, [b"just in time"])]
-    assert await events(pair.listener, 60) == []  # the listener does not learn of it
-    assert pair.listener.send(pair.accepted, [b"x"]) is Sent.GONE
 
 
 @virtually
@@ -150,31 +130,6 @@ async def test_a_stalled_link_is_full_at_last_and_delivers_everything_later():
     assert pair.dialler.send(pair.link, [b"4"]) is Sent.TAKEN
 
 
-@virtually
-async def test_a_sender_that_waits_for_room_on_a_link_that_breaks_finds_it_gone():
-    pair = await Pair().open(Conditions(capacity=1, listener_told=0))
-    pair.network.hold(0, 1)
-    pair.listener.send(pair.accepted, [b"1"])
-    assert pair.listener.send(pair.accepted, [b"2"]) is Sent.FULL
-    pair.network.cut(0, 1)
-    assert await events(pair.listener, 10) == [Writable(pair.accepted)]
-    assert pair.listener.send(pair.accepted, [b"2"]) is Sent.GONE
-
-
-@virtually
-async def test_a_frozen_process_is_reached_by_nothing_until_it_thaws():
-    pair = await Pair().open()
-    pair.processes[0].freeze()
-    pair.dialler.send(pair.link, [b"patience"])
-    stranger = pair.network.transport(2, Process())
-    link = stranger.dial("sim://0")
-    assert await events(stranger, 50) == []
-    assert await events(pair.listener, 1) == []
-    pair.processes[0].thaw()
-    assert await events(pair.listener, 1) == [Arrival(pair.accepted, [b"patience"])]
-    assert await events(stranger, 10) == [Opened(link)]
-
-
 @pytest.mark.parametrize("notice", [True, False])
 def test_a_killed_listener_comes_back(notice):
     @virtually
@@ -205,18 +160,6 @@ async def test_messages_sent_before_closing_arrive():
     assert arrived == [Arrival(pair.accepted, [b"a"]), Arrival(pair.accepted, [b"b"]), Broken(pair.accepted)]
 
 
-@virtually
-async def test_closing_waits_no_longer_than_it_may():
-    pair = await Pair().open()
-    pair.network.hold(1, 0)
-    pair.dialler.send(pair.link, [b"never"])
-    begin = now()
-    await pair.dialler.close(5)
-    assert now() - begin == pytest.approx(5)
-    pair.network.release(1, 0)
-    assert await events(pair.listener, 10) == [Broken(pair.accepted)]
-
-
 def test_the_same_seed_gives_the_same_delays():
     async def run(seed):
         network = FaultyNetwork(random.Random(seed))
@@ -236,15 +179,6 @@ def test_the_same_seed_gives_the_same_delays():
             return runner.run(run(seed))
 
     assert timed(3) == timed(3) != timed(4)
-
-
-@virtually
-async def test_on_sent_gets_every_message():
-    seen = []
-    pair = await Pair().open(on_sent=lambda *message: seen.append(message))
-    pair.network.vanish(0, 1)
-    pair.listener.send(pair.accepted, [b"back"])
-    assert seen == [(1, 0, [b"first"]), (0, 1, [b"back"])]
 
 
 @virtually

@@ -13,7 +13,6 @@ from dpeer.results.metrics_file import MetricsFile
 
 pytestmark = pytest.mark.slow
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "faults" / "two-of-eight.toml"
 ROUNDS = 8
 
 
@@ -56,27 +55,6 @@ def test_faults_that_cost_no_body_cost_no_bit(play, results, tmp_path):
         assert play(faults, out=out, rounds=4)["status"] == "done"
         assert results(out, 5) == results("plain", 5), out
         assert [missed(tmp_path / out, rank) for rank in range(5)] == [[[]] * 4] * 5
-
-
-def test_a_slow_rank_with_a_round_budget_takes_part_in_every_round(play, tmp_path):
-    """Five times slower: its training may take a third of a round's minute, 20 of the 270 seconds that it needs."""
-    slow = fault("slow", ranks=[1], round=0, times=5)
-    (tmp_path / "dpeer.toml").write_text("[rank.1]\nround_seconds = 20.0\n")
-    rounds = 5
-    play(slow, out="budget", rounds=rounds)
-    assert [missed(tmp_path / "budget", rank) for rank in range(5)] == [[[]] * rounds] * 5
-    (tmp_path / "dpeer.toml").unlink()
-    lines = entries(tmp_path / "budget", 1)
-    asked = lines[0]["steps_asked"]
-    # A twentieth first, in which the rank becomes slow; the next round shows by how much.
-    assert [one["steps"] for one in lines[2:]] == [[max(1, int(one * 20 / 270)) for one in asked]] * (rounds - 2)
-    assert entries(tmp_path / "budget", 0)[0]["steps"] == entries(tmp_path / "budget", 0)[0]["steps_asked"]
-    assert f"{sum(lines[2]['steps'])} of {sum(asked)} steps" in (tmp_path / "budget/rank-1/log.jsonl").read_text()
-    play(slow, "--deadline", 45, out="without", rounds=rounds)
-    assert sum(len(one) for rank in (0, 2, 3, 4) for one in missed(tmp_path / "without", rank)) > rounds
-    play(slow, "--round-seconds", "auto", out="auto", rounds=rounds)
-    assert entries(tmp_path / "auto", 1)[-1]["steps"] < asked
-    assert entries(tmp_path / "auto", 0)[-1]["steps"] == entries(tmp_path / "auto", 0)[-1]["steps_asked"]
 
 
 EVERYTHING = "".join([
@@ -138,15 +116,6 @@ def test_who_comes_back_catches_up_and_is_charged_for_no_round_that_it_sat_out(p
     assert {*dead[: dead.index("resuming")]} == {"note"}, "what its next life logs first"
 
 
-def test_a_cut_heals(play, tmp_path):
-    summary = play(fault("cut", ranks=[0, 1], round=2, for_=2), "--size", 6)
-    assert summary["completed_rounds"] == [ROUNDS] * 6
-    found = [missed(tmp_path / "run", rank) for rank in range(6)]
-    assert found[2][2] == [1]
-    assert found[3] == found[4] == [[]] * ROUNDS, "they have no neighbor on the other side"
-    assert all(one[-1] == [] for one in found), "all hear each other again"
-
-
 def test_a_rank_that_comes_back_when_nobody_is_there_fails_and_the_run_is_done(play, tmp_path):
     assert play(fault("crash", ranks=[2], round=7, for_=5))["status"] == "done"
     log = [json.loads(line) for line in (tmp_path / "run/rank-2/log.jsonl").read_text().splitlines()]
@@ -162,15 +131,6 @@ def test_a_run_that_nobody_comes_to_the_end_of_has_failed(dpeer, task, tmp_path)
     summary = json.loads((tmp_path / "dpeer-run" / "summary.json").read_text())
     assert summary["status"] == "failed"
     assert summary["accuracy"] == [None] * 3
-
-
-def test_the_example_has_two_of_eight_drop_out_and_come_back(play, tmp_path):
-    quick = ("--body-epochs", 1, "--batch-size", 20, "--evaluate-every", 35)
-    summary = play(EXAMPLE.read_text(), "--size", 8, *quick, rounds=35)
-    assert summary["completed_rounds"] == [35] * 8
-    away = [rank for rank in range(8) if not all(entry["active"] for entry in entries(tmp_path / "run", rank))]
-    assert away == [0, 1, 2, 3, 4, 6]
-    assert any(missed(tmp_path / "run", 7)), "its neighbors 0 and 6 were away"
 
 
 def test_ctrl_c_stops_it_and_only_a_new_one_can_be_begun(simulate, monkeypatch, task, schedule, tmp_path):

@@ -27,16 +27,6 @@ class Costing:
         return self.seconds[1]
 
 
-def test_an_hour_takes_no_time():
-    async def main():
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        await asyncio.gather(*(asyncio.sleep(seconds) for seconds in (3600, 1, 60)))
-        return loop.time() - began
-
-    assert virtually(main()) == pytest.approx(3600)  # a test may take five minutes
-
-
 def test_timers_go_off_late_on_the_clock():
     async def main():
         for seconds in (3e7, 0.01, 3e9, 0.01):  # there 1e-9 seconds are lost in rounding
@@ -62,14 +52,6 @@ def test_timers_go_off_in_order_and_at_their_time():
     assert virtually(main()) == pytest.approx([0.1, 0.2, 0.3, 7.0, 12.0])
 
 
-def test_without_timers_another_thread_is_waited_for():
-    async def main():
-        with ThreadPoolExecutor(1) as pool:
-            return await asyncio.get_running_loop().run_in_executor(pool, lambda: "done")
-
-    assert virtually(main()) == "done"
-
-
 def test_a_frozen_process_does_nothing_and_then_all_due_callbacks():
     async def main():
         loop, heard, process = asyncio.get_running_loop(), [], Process()
@@ -93,45 +75,6 @@ def test_a_frozen_process_does_nothing_and_then_all_due_callbacks():
 
     # What slept goes on at the thaw, and sleeps from then on as usual.
     assert virtually(main()) == pytest.approx([1.0, 12.5, 13.5, 14.5])
-
-
-def test_a_freeze_keeps_the_order_and_spares_the_others():
-    async def main():
-        heard, frozen, other = [], Process(), Process()
-
-        async def say(word):
-            asyncio.get_running_loop().call_later(1, heard.append, f"{word} 1")
-            asyncio.get_running_loop().call_later(2, heard.append, f"{word} 2")
-
-        await asyncio.gather(frozen.start(say("frozen")), other.start(say("other")))
-        frozen.freeze()
-        await asyncio.sleep(5)
-        assert heard == ["other 1", "other 2"]
-        frozen.on_thaw.append(lambda: heard.append("thaw"))
-        frozen.thaw()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        return heard
-
-    assert virtually(main()) == ["other 1", "other 2", "thaw", "frozen 1", "frozen 2"]
-
-
-def test_a_callback_cancelled_in_a_freeze_is_not_called_after_it():
-    async def main():
-        heard, process = [], Process()
-
-        async def plan():
-            return asyncio.get_running_loop().call_later(1, heard.append, "too late")
-
-        handle = await process.start(plan())
-        process.freeze()
-        await asyncio.sleep(2)
-        handle.cancel()
-        process.thaw()
-        await asyncio.sleep(1)
-        return heard
-
-    assert virtually(main()) == []
 
 
 @pytest.mark.parametrize("pooled", [False, True])
@@ -218,16 +161,3 @@ def test_a_signal_is_answered_while_the_clock_stands_still_for_a_job():
             return await VirtualWorker(Process(), Costing(1), pool).run(job)
 
     assert virtually(main()) is True
-
-
-def test_a_hurried_worker_spends_no_more_time():
-    async def main():
-        loop = asyncio.get_running_loop()
-        worker = VirtualWorker(Process(), Costing(100, 100))
-        working = asyncio.create_task(worker.run(lambda: "stopped"))
-        await asyncio.sleep(1)
-        worker.hurry()
-        assert await working == "stopped"
-        return loop.time()
-
-    assert virtually(main()) == pytest.approx(1)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpeer.topology import Participation, Topology, build
-from dpeer.topology.random_graphs import draw_others, pairing_model, shuffled
+from dpeer.topology.random_graphs import draw_others, pairing_model
 
 
 def changing(name: str, size: int, fresh_neighbors: int = 4, graph_seed: int = 0) -> Topology:
@@ -35,13 +35,6 @@ def test_all_peers_are_as_likely_to_be_drawn(name: str, count: int) -> None:
     assert off.max() < expected + 7.0 * np.sqrt(expected)
 
 
-@pytest.mark.parametrize("name", ["random-matching", "fresh", "fresh-directed"])
-def test_rounds_and_seeds_draw_different_graphs(name: str) -> None:
-    drawn = [json.dumps(changing(name, 70, graph_seed=seed).edges_at(t)) for seed in range(3) for t in (*range(4), 12)]
-    assert len(set(drawn)) == len(drawn)
-    assert changing(name, 70).digest != changing(name, 70, graph_seed=1).digest
-
-
 def test_draws_do_not_depend_on_the_process() -> None:
     """Peers draw each for themselves, and string hashing differs between their processes, as between runs of this."""
     draws: list[Any] = []
@@ -54,36 +47,12 @@ def test_draws_do_not_depend_on_the_process() -> None:
     assert hashlib.sha256(json.dumps(draws).encode()).hexdigest()[:16] == "21c5228a100e5de4"  # pragma: allowlist secret
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "count", "digest"),
-    [
-        ("random-matching", 9, 4, "43434a5a03976ff9"),  # pragma: allowlist secret
-        ("fresh", 8, 3, "6967de55b8e9e557"),
-        ("fresh", 64, 2, "91832b7a45baa6ff"),  # pragma: allowlist secret
-        ("fresh", 64, 4, "4d80de4e5f9b7315"),  # pragma: allowlist secret
-        ("fresh-directed", 8, 3, "037397adce062263"),  # pragma: allowlist secret
-    ],
-)
-def test_time_varying_graphs_keep_their_draws(name: str, size: int, count: int, digest: str) -> None:
-    # When this or the next fails, seeds draw other graphs than in earlier releases: the release notes must state it.
-    assert changing(name, size, count).digest == digest
-
-
 def test_random_graphs_and_participants_keep_their_draws() -> None:
     edges = [[0, 1], [0, 6], [0, 7], [1, 3], [1, 7], [2, 4], [2, 5], [2, 7], [3, 4], [3, 6], [4, 5], [5, 6]]
     assert build("random-regular:3", 8).edges == edges
     sample = Participation(build("full", 20), 0.25, 0)
     drawn = [sorted(sample.participants(number)) for number in range(3)]
     assert drawn == [[7, 10, 15, 17, 18], [0, 3, 9, 14, 19], [8, 11, 17, 18, 19]]
-
-
-def test_permutations_hold_every_number_and_favor_none() -> None:
-    generator = random.Random(5)
-    drawn = np.array([shuffled(7, generator) for _ in range(7000)])
-    assert np.array_equal(np.sort(drawn, axis=1), np.tile(np.arange(7), (7000, 1)))
-    counts = np.array([np.bincount(place, minlength=7) for place in drawn.T])
-    assert np.abs(counts - 1000).max() < 150  # five standard deviations
-    assert [len(shuffled(count, generator)) for count in (0, 1, 2, 1023, 1024, 1025)] == [0, 1, 2, 1023, 1024, 1025]
 
 
 @settings(deadline=None, max_examples=60)
@@ -109,18 +78,6 @@ def test_small_regular_graphs_are_all_as_likely() -> None:
         drawn = pairing_model(6, 3, generator)
         bipartite += nx.is_bipartite(nx.Graph(list(zip(drawn.sender.tolist(), drawn.receiver.tolist(), strict=True))))
     assert bipartite == pytest.approx(1000 / 7, abs=60)
-
-
-def test_a_peer_may_hear_all_others() -> None:
-    heard = [sorted(row) for row in draw_others(4, 3, random.Random(0)).tolist()]
-    assert heard == [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]
-
-
-@pytest.mark.parametrize(("size", "degree"), [(2, 1), (5, 4), (8, 3), (8, 4), (9, 2), (30, 28), (40, 2), (50, 3)])
-def test_random_regular_graphs_are_regular(size: int, degree: int) -> None:
-    graph = build(f"random-regular:{degree}", size, graph_seed=5)
-    assert {len(graph.at(0, rank).out_neighbors) for rank in range(size)} == {degree}
-    assert graph.parameters == {"degree": degree, "graph_seed": 5}
 
 
 def test_a_draw_that_is_not_connected_is_drawn_again() -> None:

@@ -1,7 +1,6 @@
 """Partial participation: the draws and the graph among the participants; and a sample that sends to all peers."""
 
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -51,14 +50,6 @@ def test_as_many_take_part_as_asked_for_but_never_fewer_than_two(size: int, frac
         present = graphs.participants(number)
         assert len(present) == count
         assert present == {rank for rank in range(size) if graphs.at(number, rank).active}
-
-
-def test_rounds_and_seeds_draw_different_peers_in_any_order() -> None:
-    full = build("full", 40)
-    drawn = [Participation(full, 0.5, seed).participants(number) for seed in range(3) for number in range(100)]
-    assert len(set(drawn)) == len(drawn)
-    again = Participation(full, 0.5, 0)
-    assert [again.participants(number) for number in reversed(range(100))] == drawn[99::-1]
 
 
 @pytest.mark.parametrize(("size", "fraction"), [(10, 0.2), (9, 0.8)])
@@ -124,15 +115,6 @@ def test_the_graph_among_participants_keeps_its_edges_and_weights(
         assert np.abs(weights.sum(axis=0) - 1.0).max() <= 1e-12
 
 
-@pytest.mark.parametrize("rule", ["max-degree", "best-constant"])
-def test_other_symmetric_weights_stay_doubly_stochastic_too(rule: str) -> None:
-    graphs = Participation(build("grid", 12, weights=rule), 0.4, 2)
-    for number in range(20):
-        weights = matrix(graphs, number)
-        assert np.abs(weights.sum(axis=0) - 1.0).max() <= 1e-12
-        assert np.abs(weights.sum(axis=1) - 1.0).max() <= 1e-12
-
-
 @pytest.mark.parametrize("name", ["grid", "fresh-directed"])
 def test_connections_are_those_of_the_whole_graph_and_enough(name: str) -> None:
     whole = build(name, 12)
@@ -141,22 +123,6 @@ def test_connections_are_those_of_the_whole_graph_and_enough(name: str) -> None:
         connections = graphs.connections(rank, 5)
         assert connections == whole.connections(rank, 5)
         assert all({*graphs.at(number, rank).others} <= {*connections} for number in range(5))
-
-
-def test_a_peer_takes_part_in_nested_participations_if_drawn_by_both() -> None:
-    inside = Participation(build("full", 12), 0.5, 0)
-    outside = Participation(inside, 0.75, 1)
-    for number in range(10):
-        active = {rank for rank in range(12) if outside.at(number, rank).active}
-        assert active == inside.participants(number) & outside.participants(number)
-
-
-def test_participations_compare_by_their_definition() -> None:
-    graphs = Participation(build("ring", 8), 0.5, 0)
-    assert graphs == Participation(build("ring", 8), 0.5, 0) == pickle.loads(pickle.dumps(graphs))
-    assert graphs != Participation(build("ring", 8), 0.5, 1)
-    assert graphs != Participation(build("full", 8), 0.5, 0)
-    assert ServerSampling(FULL, 0.3, 4) != Participation(FULL, 0.3, 4)
 
 
 def test_all_rows_of_a_server_are_the_mean_of_the_sample() -> None:
@@ -190,11 +156,3 @@ def test_a_body_that_does_not_come_counts_as_the_receivers_own() -> None:
     assert dict(graphs.at(0, sample[0]).row.restricted_to(sample[:2])) == pytest.approx(
         {sample[0]: 2 / 3, sample[1]: 1 / 3}
     )
-
-
-def test_a_server_that_samples_all_peers_is_the_full_graph() -> None:
-    graphs = ServerSampling(FULL, 1.0, 0)
-    for rank in range(10):
-        seen, whole = graphs.at(0, rank), FULL.at(0, rank)
-        assert (seen.in_neighbors, seen.out_neighbors, seen.active) == (whole.in_neighbors, whole.out_neighbors, True)
-        np.testing.assert_allclose([*seen.row.values()], [*whole.row.values()])

@@ -87,10 +87,3 @@ def test_directed_graphs_have_uniform_weights_whatever_the_rule(name: str, rule:
     assert (graph.weights_rule, graph.directed) == ("uniform", True)
     weights = graph.mixing_at(0).sparse
     assert np.allclose(weights.data, 1.0 / (1 + len(graph.at(0, 0).in_neighbors)), atol=1e-15)
-
-
-def test_topologies_compare_by_their_definition() -> None:
-    assert changing("fresh", 8) != changing("fresh", 8, 3)
-    assert changing("fresh", 8) != changing("fresh", 8, graph_seed=1)
-    assert build("ring", 4) != build("ring", 4, weights="uniform")
-    assert build("ring", 4) != build("ring", 5)
