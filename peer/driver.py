@@ -16,21 +16,9 @@ from dpeer.peer.core.limits import REST, REST_AFTER
 from dpeer.peer.core.member_list import MemberList
 from dpeer.peer.core.protocol import Core
 from dpeer.peer.core.round_budget import RoundLimit
+from dpeer.peer.core.wait import Kind
 from dpeer.peer.core.wire import Goodbyes
-from dpeer.peer.transport import (
-    Arrival,
-    Broken,
-    Endless,
-    Event,
-    Link,
-    Opened,
-    Relayed,
-    Sent,
-    Transport,
-    TurnedAway,
-    Unreachable,
-    Writable,
-)
+from dpeer.peer.transport import Broken, Link, Sent, Transport
 
 Log = Callable[[LogEvent], None]
 """Writes an event of a core."""
@@ -113,15 +101,6 @@ class Driver:
 
     # -- wishes of the round loop ------------------------------------------------------------------------------
 
-    async def meet(self) -> None:
-        """Wait until every neighbor has shaken hands.
-
-        Raises:
-            PeersMissing: a neighbor has not shaken hands in time, or has left again.
-            Refused: a neighbor has other settings.
-        """
-        await self._until(self.core.meet)
-
     def behind(self, number: int) -> bool:
         """Whether the others have gone past round `number` without this peer."""
         found = self.core.catch_up.behind(number)
@@ -154,17 +133,17 @@ class Driver:
         """Send round `number`'s body to the out-neighbors as each becomes ready; None without one."""
         self._do(self.core.release(number, body, self.now()))
 
-    async def pause(self, number: int) -> None:
-        """Wait until round `number` may begin.
+    async def wait(self, kind: Kind, number: int = 0) -> None:
+        """Wait for this aim, in round `number`; the rounds that are complete where it is after the last one.
 
         Raises:
-            Isolated: this peer was cut off for longer than it waits.
+            DpeerError: Nothing that it waits for can come any more: `RULES` of `peer/core/waiting.py` says what when.
         """
-        await self._until(lambda now: self.core.pause(number, now))
+        await self._until(kind, number)
 
     async def collect(self, number: int) -> dict[int, Received]:
         """Round `number`'s bodies, once none of those that are not here is awaited any more; by rank."""
-        found: Deliver = await self._until(lambda now: self.core.collect(number, now))
+        found: Deliver = await self._until("collect", number)
         return dict(found.bodies)
 
     @property
@@ -178,20 +157,12 @@ class Driver:
 
     async def settle(self, number: int) -> int:
         """Wait until round `number` may be completed; return the bytes of all copies of its body."""
-        found: Wake = await self._until(lambda now: self.core.settle(number, now))
+        found: Wake = await self._until("settle", number)
         return found.bytes_sent
 
     def drain(self) -> None:
         """Begin no other round; a wait in which no round runs ends at once."""
         self._do(self.core.drain(self.now()))
-
-    async def part(self, number: int) -> None:
-        """Stay until no neighbor needs the body of the round before `number`."""
-        await self._until(lambda now: self.core.part(number, now))
-
-    async def linger(self, completed: int) -> None:
-        """Stay after the last of the `completed` rounds until no neighbor needs this peer any more."""
-        await self._until(lambda now: self.core.linger(completed, now))
 
     def say(self, event: LogEvent) -> None:
         """Log an event of the round loop."""
@@ -201,9 +172,9 @@ class Driver:
         """Count a body that arrived whole but must not be mixed, and log it once."""
         self._do(self.core.left_out(rank, reason, self.now()))
 
-    async def _until(self, wish: Callable[[float], Iterable[Effect]]) -> Any:
+    async def _until(self, kind: Kind, number: int) -> Any:
         self._waiting = self._loop.create_future()
-        self._do(wish(self.now()))
+        self._do(self.core.wait(kind, number, self.now()))
         return await self._waiting
 
     # -- running -----------------------------------------------------------------------------------------------
@@ -216,31 +187,12 @@ class Driver:
         try:
             while True:
                 event = await self._transport.receive()
-                self._do(self._pass_on(event, self.now()))
+                self._do(self.core.happened(event, self.now()))
                 if self._excess >= REST_AFTER:
                     self._excess = 0
                     await asyncio.sleep(REST)
         except Exception as error:  # whatever it is, the peer must not go on deaf
             self._break(error)
-
-    def _pass_on(self, event: Event, now: float) -> list[Effect]:
-        match event:
-            case Arrival(link, frames, identity):
-                return self.core.receive(link, frames, now, identity)
-            case Opened(link):
-                return self.core.connected(link, now)
-            case Broken(link):
-                return self.core.disconnected(link, now)
-            case Writable(link):
-                return [Write(link)]
-            case Unreachable(link, reason, _):
-                return self.core.unreachable(link, reason, now)
-            case TurnedAway(place, reason, times):
-                return self.core.turned_away(place, reason, times, now)
-            case Endless(link, place):
-                return self.core.endless(link, place, now)
-            case Relayed(trouble):
-                return self.core.relayed(trouble, now)
 
     def _do(self, effects: Iterable[Effect]) -> None:
         """Do these effects, and those that they lead to, in order."""
@@ -298,7 +250,7 @@ class Driver:
                 self.core.full(link)
                 return
             if sent is Sent.GONE:
-                self._todo.extend(self.core.disconnected(link, self.now()))
+                self._todo.extend(self.core.happened(Broken(link), self.now()))
                 return
             self.core.taken(link)
 

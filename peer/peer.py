@@ -299,7 +299,7 @@ class Peer:
             self._on_waiting(event.fields["neighbors"])
 
     async def _run(self) -> None:
-        await self.driver.meet()
+        await self.driver.wait("meet")
         self._on_connected()
         if self.neighbors:
             named = "neighbor" if len(self.neighbors) == 1 else "neighbors"

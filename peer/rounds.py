@@ -148,7 +148,7 @@ class _RoundLoop:
         if number < self.driver.core.schedule.rounds:
             return False
         await self.saver.saved()
-        await self.driver.linger(number)
+        await self.driver.wait("linger", number)
         return number >= self.driver.core.schedule.rounds
 
     async def reach(self, number: int) -> None:
@@ -157,14 +157,14 @@ class _RoundLoop:
         self.saver.once_saved(partial(driver.begin, number))
         if driver.core.waiting.drains:
             await self.saver.saved()
-            await driver.part(number)
+            await driver.wait("part", number)
             raise Drained(f"round {number} is complete")
         if driver.core.waiting.holds(number):
             await self.saver.saved()
-            await driver.pause(number)
+            await driver.wait("pause", number)
         if (end := driver.core.lists.end) is not None:
             await self.saver.saved()
-            await driver.part(number)
+            await driver.wait("part", number)
             raise end
         driver.enter(number)
 

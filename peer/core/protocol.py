@@ -4,9 +4,9 @@ Events from outside are calls of `Core`, with their clock time; each returns the
 driver does them over a `Transport`. So a peer's behavior is a function of its events, which tests can replay.
 
     core.open, dialled                              the start
-    core.connected, disconnected, receive           events of a link
+    core.happened                                   an event of the transport
     core.tick                                       time passes; `next_tick` is when it matters
-    core.meet, begin, train, pause, release, collect, settle, linger, leave     wishes of the round loop
+    core.begin, enter, train, release, wait, drain, leave     wishes of the round loop
     core.hand, kept                                 member lists from an operator, and on disk
     core.outgoing, taken                            messages to be written on a link
 
@@ -49,10 +49,23 @@ from dpeer.peer.core.round_clock import Quorum, RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
 from dpeer.peer.core.transfer_progress import TransferProgress
+from dpeer.peer.core.wait import Kind
 from dpeer.peer.core.waiting import Waiting
 from dpeer.peer.core.wire import Frames, Goodbyes
 from dpeer.peer.learner import Learner
-from dpeer.peer.transport import Link
+from dpeer.peer.transport import (
+    Arrival,
+    Broken,
+    Endless,
+    Event,
+    Identity,
+    Link,
+    Opened,
+    Relayed,
+    TurnedAway,
+    Unreachable,
+    Writable,
+)
 from dpeer.topology import Graphs
 
 _NONE: Mapping[int, str] = MappingProxyType({})
@@ -185,12 +198,36 @@ class Core:
         self.connection_setup.dialling.add(rank, link, now)
         return self.look(now)
 
-    def connected(self, link: Link, now: float) -> list[Effect]:
-        """A link that was dialled is established, perhaps once more."""
-        self.connection_setup.connected(link, now)
+    def happened(self, event: Event, now: float) -> list[Effect]:
+        """An event of the transport."""
+        match event:
+            case Arrival(link, frames, identity):
+                self._arrived(link, frames, identity, now)
+            case Opened(link):
+                self.connection_setup.connected(link, now)
+            case Broken(link):
+                self._disconnected(link, now)
+            case Writable(link):
+                self._effects.append(Write(link))
+            case Unreachable(link, reason, _):
+                self._reports.unreachable(link, reason)
+            case TurnedAway(place, reason, times):
+                self.drops.count_turned_away(place, reason, times)
+            case Endless(link, place):
+                self._reports.endless(link, place)
+            case Relayed(trouble):
+                self._reports.relayed(trouble)
         return self.look(now)
 
-    def disconnected(self, link: Link, now: float) -> list[Effect]:
+    def _arrived(self, link: Link, frames: Frames, identity: Identity | None, now: float) -> None:
+        self._hearing = now
+        try:
+            self._arrivals.handle(link, frames, now, identity)
+        except Exception as error:  # one bad message must never end the peer
+            self._drop_unhandled(link, error, identity)
+        self._hearing = None
+
+    def _disconnected(self, link: Link, now: float) -> None:
         """A link is broken: its unwritten messages are lost."""
         contender = self.connection_setup.contender(self.connection_setup.part(link))
         if contender is not None and contender[0] != link:
@@ -198,45 +235,22 @@ class Core:
                 self.connection_setup.take(contender[0], contender[1], now)
             except Exception as error:
                 self._drop_unhandled(contender[0], error)
-        return self.look(now)
-
-    def receive(self, link: Link, frames: Frames, now: float, identity: int | None = None) -> list[Effect]:
-        """A message came; where keys are used, `identity` is the rank that has proved to be at the other end."""
-        self._hearing = now
-        try:
-            self._arrivals.handle(link, frames, now, identity)
-        except Exception as error:  # one bad message must never end the peer
-            self._drop_unhandled(link, error, identity)
-        self._hearing = None
-        return self.look(now)
-
-    # -- reports of the transport about links ------------------------------------------------------------------
-
-    def turned_away(self, place: str, reason: str, times: int, now: float) -> list[Effect]:
-        """Connections were refused, so many times."""
-        self.drops.count_turned_away(place, reason, times)
-        return self.look(now)
-
-    def endless(self, link: Link | None, place: str, now: float) -> list[Effect]:
-        """A connection was ended on which a message had no end; None if nothing had come on it before."""
-        self._reports.endless(link, place)
-        return self.look(now)
-
-    def unreachable(self, link: Link, reason: str, now: float) -> list[Effect]:
-        """A dialled link cannot be established at present, for this reason."""
-        self._reports.unreachable(link, reason)
-        return self.look(now)
-
-    def relayed(self, trouble: str | None, now: float) -> list[Effect]:
-        """The relay at which others reach this peer cannot be used, for this reason, or can again (None)."""
-        self._reports.relayed(trouble)
-        return self.look(now)
 
     # -- wishes of the round loop ------------------------------------------------------------------------------
 
-    def meet(self, now: float) -> list[Effect]:
-        """Wait until every neighbor has shaken hands: ends in a Wake, or a Fail with PeersMissing or Refused."""
-        self.waiting.meet(now)
+    def wait(self, kind: Kind, number: int, now: float) -> list[Effect]:
+        """Wait for this aim, in round `number`: ends in a Wake, a Deliver (of bodies), or a Fail.
+
+        The wait after the last round ("linger") has the rounds that are complete for a number. A list that counts since
+        may have more, of which this peer has not completed one.
+        """
+        if kind == "linger":
+            self.members.current_round = number
+            self.round_clock.reached(self._config.rank, number)
+            self.exchange.outbox.reach(number)
+            self.connection_setup.give_up_done()
+            self.exchange.send_heartbeats(one.rank for one in self.members.every())
+        self.waiting.begin(kind, number, now)
         return self.look(now)
 
     def begin(self, number: int, now: float) -> list[Effect]:
@@ -259,11 +273,6 @@ class Core:
         self.waiting.begun_at, self.exchange.paused = now, False
         return self.look(now)
 
-    def pause(self, number: int, now: float) -> list[Effect]:
-        """Wait until round `number` may begin: ends in a Wake, or a Fail with Isolated."""
-        self.waiting.pause(number, now)
-        return self.look(now)
-
     def release(self, number: int, body: Released | None, now: float) -> list[Effect]:
         """Send round `number`'s body; None without one."""
         if body is not None:
@@ -273,40 +282,12 @@ class Core:
         self.exchange.release(number, body)
         return self.look(now)
 
-    def collect(self, number: int, now: float) -> list[Effect]:
-        """Wait for round `number`'s bodies: ends in a Deliver."""
-        self.waiting.collect(number, now)
-        return self.look(now)
-
-    def settle(self, number: int, now: float) -> list[Effect]:
-        """Wait until round `number` may be completed: ends in a Wake."""
-        self.waiting.settle(number, now)
-        return self.look(now)
-
-    def linger(self, completed: int, now: float) -> list[Effect]:
-        """Wait, after the last of the `completed` rounds, until no neighbor needs this peer: ends in a Wake.
-
-        A list that counts since may have more rounds, of which this peer has not completed one.
-        """
-        self.members.current_round = completed
-        self.round_clock.reached(self._config.rank, completed)
-        self.exchange.outbox.reach(completed)
-        self.connection_setup.give_up_done()
-        self.exchange.send_heartbeats(one.rank for one in self.members.every())
-        self.waiting.linger(completed, now)
-        return self.look(now)
-
     def drain(self, now: float) -> list[Effect]:
         """Begin no other round: a wait for neighbors or for a quorum ends at once, in a Fail with Drained."""
         if not self.waiting.drains:
             self.waiting.drains = True
             number = self.members.current_round
             self._log("info", "draining", f"leaves when round {number + 1} is complete", round=number)
-        return self.look(now)
-
-    def part(self, number: int, now: float) -> list[Effect]:
-        """Wait until no neighbor needs the body of the round before `number`: ends in a Wake."""
-        self.waiting.part(number, now)
         return self.look(now)
 
     def leave(self, reason: Goodbyes, now: float, back_within: int = 0) -> list[Effect]:

@@ -56,11 +56,10 @@ class StartWait:
         self._give_up_at = math.inf
         self._running = False
 
-    def begin(self, now: float) -> Wait:
+    def begin(self, now: float) -> None:
         """Begin to wait. With no round left, this peer waits for neighbors only, and for `dead_after` at most."""
         if self._members.current_round >= self._exchange.schedule.rounds:
             self._give_up_at = now + min(self._config.wait, self._config.liveness.dead_after)
-        return Wait("meet", 0, now, now + self._config.remind_every, self._config.remind_every)
 
     def shorten(self, now: float) -> None:
         """Wait for `dead_after` at most from now on: a neighbor has run rounds without this peer.

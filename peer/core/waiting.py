@@ -83,15 +83,20 @@ class Waiting:
 
     # -- kinds of waits ----------------------------------------------------------------------------------------
 
-    def meet(self, now: float) -> None:
-        """Wait until enough ranks have been there and all neighbors are; with no round left only for neighbors."""
-        self._wait = self.start.begin(now)
+    def begin(self, kind: Kind, number: int, now: float) -> None:
+        """Begin to wait for this aim; a returner that collects bodies does so to adopt their mean."""
+        if kind == "collect" and self._entry.since is not None:
+            kind = "adopt"
+        every = self._config.remind_every if kind in ("meet", "pause") else self._config.say_waiting
+        self._wait = Wait(kind, number, now, now if kind == "pause" else now + every, every)
+        if kind == "meet":
+            self.start.begin(now)
+        elif kind == "pause":
+            self._begin_pause(self._wait, now)
 
-    def pause(self, number: int, now: float) -> None:
-        """Wait until round `number` may begin."""
-        self._wait = Wait("pause", number, now, now, self._config.remind_every)
-        if self.blocked(number) is NO_QUORUM:  # which word from others, that is on its way, may end at once
-            self._wait.log_at += self._config.liveness.suspect_after
+    def _begin_pause(self, wait: Wait, now: float) -> None:
+        if self.blocked(wait.number) is NO_QUORUM:  # which word from others, that is on its way, may end at once
+            wait.log_at += self._config.liveness.suspect_after
         self._news_at = now
         self._exchange.paused = True
         self._round_deadline.paused()
@@ -103,28 +108,9 @@ class Waiting:
         if self._wait is not None and self._wait.kind == "meet" and not self._round_clock.started:
             self._wait.log_at = min(self._wait.log_at, now + self._config.remind_every)
 
-    def collect(self, number: int, now: float) -> None:
-        """Wait for round `number`'s bodies: to mix them, or, as a returner, to adopt their mean."""
-        self._begin("collect" if self._entry.since is None else "adopt", number, now)
-
-    def settle(self, number: int, now: float) -> None:
-        """Wait until round `number` may be completed."""
-        self._begin("settle", number, now)
-
-    def linger(self, completed: int, now: float) -> None:
-        """Wait until no neighbor needs this peer any more."""
-        self._begin("linger", completed, now)
-
-    def part(self, number: int, now: float) -> None:
-        """Wait until no neighbor needs the body of the round before `number`, which is not begun any more."""
-        self._begin("part", number, now)
-
     def over(self) -> None:
         """Wait for nothing."""
         self._wait = None
-
-    def _begin(self, kind: Kind, number: int, now: float) -> None:
-        self._wait = Wait(kind, number, now, now + self._config.say_waiting, self._config.say_waiting)
 
     def holds(self, number: int) -> bool:
         """Whether round `number` may not begin yet, or not any more."""

@@ -10,6 +10,7 @@ from dpeer.peer.core.bodies import Released
 from dpeer.peer.core.chunking import ChunkedBody
 from dpeer.peer.core.effects import Close, Deliver, Dial, Fail, LogEvent, Wake
 from dpeer.peer.core.protocol import Core
+from dpeer.peer.transport import Arrival, Broken, Opened
 from dpeer.topology import build
 
 BEAT = LivenessConfig(heartbeat=1.0, suspect_after=5.0, dead_after=15.0, stop_grace=2.0)
@@ -81,17 +82,17 @@ class Table:
 
     def established(self, rank):
         """The link to the rank is there."""
-        self.do(self.core.connected(self.links[rank], self.now))
+        self.do(self.core.happened(Opened(self.links[rank]), self.now))
 
     def breaks(self, link):
-        self.do(self.core.disconnected(link, self.now))
+        self.do(self.core.happened(Broken(link), self.now))
 
     def hear(self, link, *messages, identity=None):
         """Messages come on a link: of `wire`, or frames; with keys, from who has proved to be this rank."""
         for message in messages:
             frames = message if isinstance(message, list | tuple) and not hasattr(message, "kind") else None
             frames = frames or wire.encode(message)
-            self.do(self.core.receive(link, frames, self.now, identity))
+            self.do(self.core.happened(Arrival(link, frames, identity), self.now))
 
     def wait(self, seconds, meanwhile=lambda: None):
         """Let time pass in steps of a second, and do something after each."""
@@ -156,7 +157,7 @@ class Table:
         """The round loop begins a round and releases its body; what it waits for is collected."""
         self.do(self.core.begin(number, self.now))
         self.releases(number)
-        self.do(self.core.collect(number, self.now))
+        self.do(self.core.wait("collect", number, self.now))
 
 
 def encoded(federation, rank, number, buffers, presence=b"", uses=b"0"):

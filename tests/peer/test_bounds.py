@@ -5,6 +5,7 @@ import pytest
 
 from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Fail, Throttle
+from dpeer.peer.transport import Arrival
 from tests.peer.table import Table, chunked, encoded, payload, ring
 
 # -- memory ------------------------------------------------------------------------------------------------------------
@@ -79,7 +80,7 @@ def test_for_one_that_claims_progress_and_never_reads_two_bodies_are_kept_at_mos
         table.written(table.links[1])
         table.written("from 2", at_most=0)
         table.core.outgoing("from 2")
-        table.do(table.core.settle(number, table.now))
+        table.do(table.core.wait("settle", number, table.now))
         assert len(table.core.send_queues.get("from 2").bodies) <= 2
     assert sum(map(wire.size, held(table, "from 2"))) <= 2 * table.learner.payload_bytes + 64
 
@@ -103,7 +104,7 @@ def test_bodies_that_begin_again_and_again_are_late_as_others_of_no_use(headers)
         known = np.asarray(presence, "<i4").tobytes()
         announced, *chunks = chunked(encoded(table.federation, 1, 0, [payload(7.0, table.learner)], known), 64)
         table.hear(table.links[1], announced)
-        effects = [table.core.receive(table.links[1], chunk, table.now) for chunk in chunks[:-1]]
+        effects = [table.core.happened(Arrival(table.links[1], chunk), table.now) for chunk in chunks[:-1]]
         late.append(all(any(isinstance(one, Throttle) for one in some) for some in effects))
     assert not any(late[:5]), "an honest neighbor's that begins again after a silence"
     assert all(late[6:])
@@ -190,7 +191,7 @@ def test_no_word_of_others_reaches_the_log_with_control_characters():
 def test_what_ends_a_peer_is_printable_too():
     table = Table(dialled=[1])
     table.established(1)
-    table.do(table.core.meet(table.now))
+    table.do(table.core.wait("meet", 0, table.now))
     table.hear(table.links[1], table.hello(1, fingerprint={NASTY: NASTY}))
     table.wait(10)
     (failed,) = [one.error for one in table.ended if isinstance(one, Fail)]
@@ -201,7 +202,7 @@ def test_the_clock_is_not_asked_for_in_vain_while_a_peer_is_about_to_leave():
     """The next look is never due already, or the driver would turn without end."""
     table = Table(dialled=[1], wait=5.0, remind_every=2.0, refused_after=100.0)
     table.established(1)
-    table.do(table.core.meet(table.now))
+    table.do(table.core.wait("meet", 0, table.now))
     table.hear(table.links[1], table.hello(1, fingerprint={"size": 4}))
     for _ in range(20):
         table.wait(1)

@@ -288,7 +288,7 @@ async def test_two_peers_that_differ_both_name_the_difference(federation, change
         assert str(found[rank]).startswith(text)
 
 
-@pytest.mark.parametrize("where", ["receive", "tick"])
+@pytest.mark.parametrize("where", ["happened", "tick"])
 async def test_a_mistake_in_the_core_ends_the_peer_and_is_logged(federation, until, where):
     ours = federation("inprocess", build("ring", 3), rounds=3, liveness=QUICK)
     ours.learners[0].hold = 1

@@ -93,7 +93,7 @@ def test_a_neighbor_that_sends_many_useless_messages_changes_nothing():
         table.hear(table.links[1], table.body(1, number))
         bodies = table.ended.pop().bodies
         assert [np.frombuffer(b"".join(bodies[rank].payload))[0] for rank in (1, 2)] == [1.0, number + 0.5]
-        table.do(table.core.settle(number, table.now))
+        table.do(table.core.wait("settle", number, table.now))
         table.written(table.links[1])
         table.written("from 2")
     size, _ = tracemalloc.get_traced_memory()

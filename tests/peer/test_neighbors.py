@@ -38,10 +38,10 @@ def test_one_that_is_done_is_dialled_no_more_once_this_peer_is_done_too(reason, 
     table = ring(rounds=1)
     link = table.links[1]
     if over == "before its goodbye":
-        table.do(table.core.linger(1, table.now))
+        table.do(table.core.wait("linger", 1, table.now))
     table.hear(link, table.goodbye(1, reason))
     if over == "after its goodbye":
-        table.do(table.core.linger(1, table.now))
+        table.do(table.core.wait("linger", 1, table.now))
     assert table.closed == ([link] if reason == "done" and over != "not yet" else [])
     table.wait(100)
     assert (table.links[1] == link) is (reason == "done"), "one that was stopped or has failed may come back"
@@ -65,7 +65,7 @@ def sits_out(table, number):
     assert table.core.catch_up.behind(number)
     table.do(table.core.release(number, None, table.now))
     before = len(table.ended)
-    table.do(table.core.collect(number, table.now))
+    table.do(table.core.wait("collect", number, table.now))
     return dict(table.ended[-1].bodies) if len(table.ended) > before else None
 
 
@@ -109,7 +109,7 @@ def test_of_a_round_that_was_sat_out_no_neighbor_needs_a_body():
     table.hear(table.links[1], table.beat(1, 6), table.hello(1, 0), table.beat(1, 0, enters=1))
     for number in range(2):
         assert sits_out(table, number) == {}
-    table.do(table.core.settle(1, table.now))
+    table.do(table.core.wait("settle", 1, table.now))
     assert table.ended[-1] == Wake(), "though rank 1 would be waited for from round 1 on"
 
 
@@ -157,13 +157,13 @@ def test_a_neighbor_that_was_left_behind_hears_each_round_of_the_others_whose_bo
 def test_one_that_comes_back_when_all_others_have_ended_waits_for_none_of_them():
     table = Table(dialled=[1], rounds=9, start=3)
     table.established(1)
-    table.do(table.core.meet(table.now))
+    table.do(table.core.wait("meet", 0, table.now))
     table.hear(table.links[1], table.hello(1, 9, reply=True, presence=[3, 9, 9]))
     assert isinstance(table.ended[0], Wake)
     assert not table.core.waiting.holds(3), "one is there, with the last bodies"
     table.hear(table.links[1], table.goodbye(1, "done"))
     assert table.core.waiting.holds(3)
-    table.do(table.core.pause(3, table.now))
+    table.do(table.core.wait("pause", 3, table.now))
     assert isinstance(table.ended[1].error, LeftBehind)
 
 
@@ -192,7 +192,7 @@ def test_another_protocol_is_refused_by_both_numbers():
     later = table.hello(1).model_copy(update={"protocol": wire.PROTOCOL + 1})
     expected = {**later.model_dump(), "what a later version adds": 1}
     table.hear(table.links[1], [wire.msgpack.packb(expected)])
-    table.do(table.core.meet(table.now))
+    table.do(table.core.wait("meet", 0, table.now))
     table.wait(10)
     failed = [one.error for one in table.ended if isinstance(one, Fail)]
     assert isinstance(failed[0], Refused)
@@ -234,7 +234,7 @@ def test_after_its_last_round_a_peer_stays_for_a_neighbor_that_has_announced_its
     table.hear("from 2", table.body(2, 0))
     goodbye = table.goodbye(2, "stopped").model_copy(update={"back_within": 100})
     table.hear("from 2", goodbye)
-    table.do(table.core.linger(1, table.now))
+    table.do(table.core.wait("linger", 1, table.now))
     table.hear(table.links[1], table.beat(1, 1), table.goodbye(1, "done"))
     before = len(table.ended)
     table.wait(99)

@@ -22,7 +22,7 @@ def test_a_second_different_body_is_logged_once_and_counted_and_the_first_is_mix
     if at == "completed":
         table.hear(table.links[1], table.beat(1, 1))
         table.hear("from 2", table.beat(2, 1))
-        table.do(table.core.settle(0, table.now))
+        table.do(table.core.wait("settle", 0, table.now))
         table.do(table.core.begin(1, table.now))
     send(table, 7.0, chunk_bytes)
     assert table.inbox.dropped == {"duplicate": 1}

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 from dpeer.peer.snapshot import take_snapshot
+from dpeer.peer.transport import Unreachable
 from tests.peer.table import Table
 
 FILES = SimpleNamespace(last=None, recent_seconds=None, completed=0, saved_at=None, mixed=None, disk_free=None)
@@ -16,7 +17,7 @@ def snapshot(table):
 def test_why_a_neighbor_cannot_be_dialled_is_withheld_until_it_is_there():
     table = Table(dialled=[1, 2], rounds=3)
     assert snapshot(table).withheld == ()
-    table.do(table.core.unreachable(table.links[2], "port 7700 of 10.0.0.2 cannot be reached", 0.0))
+    table.do(table.core.happened(Unreachable(table.links[2], "port 7700 of 10.0.0.2 cannot be reached"), 0.0))
     found = snapshot(table)
     assert found.withheld == (2,)
     assert [one.why for one in found.neighbors] == ["", "port 7700 of 10.0.0.2 cannot be reached"]

@@ -216,13 +216,13 @@ def further_ahead_than_the_slack(patch):
 
 def pauses_last(patch, news_at):
     """The begin of `--wait` is another."""
-    pause = Waiting.pause
+    begin = Waiting._begin_pause
 
-    def begin(self, number, now):
-        pause(self, number, now)
-        self._news_at, self._wait.since = news_at, min(news_at, now)
+    def another(self, wait, now):
+        begin(self, wait, now)
+        self._news_at, wait.since = news_at, min(news_at, now)
 
-    patch.setattr(Waiting, "pause", begin)
+    patch.setattr(Waiting, "_begin_pause", another)
 
 
 def pauses_never_end(patch):

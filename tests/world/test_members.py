@@ -103,8 +103,12 @@ def who_has_moved_waits_to_be_dialled(patch):
 
 
 def all_rounds_are_complete_after_the_last_one(patch):
-    linger = Core.linger
-    patch.setattr(Core, "linger", lambda self, number, now: linger(self, self.schedule.rounds, now))
+    wait = Core.wait
+
+    def whole(self, kind, number, now):
+        return wait(self, kind, self.schedule.rounds if kind == "linger" else number, now)
+
+    patch.setattr(Core, "wait", whole)
 
 
 def who_has_ended_by_another_list_is_not_awaited(patch):

@@ -13,7 +13,7 @@ def private(counted=0, *, start=0, **more):
         dialled=[1], rounds=19, start=start, counted=None if counted is None else Counted(counted, counted), **more
     )
     table.established(1)
-    table.do(table.core.meet(table.now))
+    table.do(table.core.wait("meet", 0, table.now))
     return table
 
 
@@ -68,7 +68,7 @@ def test_a_claim_counts_as_far_as_a_quorum_lets_a_peer_come(presence, claimed, s
 def test_of_two_peers_the_lower_one_may_have_run_without_the_other_whatever_its_own_entry_says():
     table = Table(0, build("full", 2), dialled=[1], rounds=19, start=2, counted=Counted(2, 2))
     table.established(1)
-    table.do(table.core.meet(table.now))
+    table.do(table.core.wait("meet", 0, table.now))
     table.hear(table.links[1], table.hello(1, 5, reply=True, presence=[5, 5]))
     assert "--rounds-released 6," in str(table.ended[0].error)
 
@@ -88,7 +88,7 @@ def test_news_that_comes_after_a_body_has_left_is_a_warning_and_said_once():
     table.runs(0)
     table.runs(1)
     table.do(table.core.begin(2, table.now))
-    table.do(table.core.collect(2, table.now))
+    table.do(table.core.wait("collect", 2, table.now))
     table.hear("from 2", table.beat(2, 2, presence=[2, 2, 2]))
     assert table.events("ledger") == []
     for rounds in (3, 4):
@@ -107,14 +107,14 @@ def test_news_that_comes_while_the_first_round_trains_ends_it_before_the_body_le
     table.written(table.links[1])
     table.releases(0)
     assert not [message for message in table.written(table.links[1]) if message.kind == "body"]
-    table.do(table.core.collect(0, table.now))
+    table.do(table.core.wait("collect", 0, table.now))
     assert "--rounds-released" in str(table.ended[0].error)
 
 
 def test_it_ends_a_peer_that_has_sat_rounds_out_and_released_nothing():
     table = ring(rounds=9, counted=Counted(0, 0))
     table.do(table.core.begin(0, table.now))
-    table.do(table.core.collect(0, table.now))
+    table.do(table.core.wait("collect", 0, table.now))
     table.hear("from 2", table.beat(2, 0, presence=[3, 0, 0]))
     assert "--rounds-released" in str(table.ended[0].error)
 
@@ -133,7 +133,7 @@ def test_rounds_that_were_sat_out_hide_no_release_whose_body_a_neighbor_has():
     table = ring(rounds=9, counted=Counted(6, 2))
     table.do(table.core.begin(6, table.now))
     table.hear("from 2", table.hello(2, 6, presence=[6, 6, 6], released=2))
-    table.do(table.core.collect(6, table.now))
+    table.do(table.core.wait("collect", 6, table.now))
     assert table.ended == []
     table.hear("from 2", table.hello(2, 6, presence=[6, 6, 6], released=4))
     assert str(table.ended[0].error) == refusal("2 rounds", 2, 4)

@@ -251,7 +251,7 @@ def test_a_peer_that_is_out_leaves_before_its_next_round():
     table = Listed(rank=2)
     table.hear("from 0", table.hello(0), lists(0, counts=OUT))
     assert table.core.lists.gone == "left"
-    table.do(table.core.pause(0, table.now))
+    table.do(table.core.wait("pause", 0, table.now))
     assert type(table.ended[-1]).__name__ == "Wake"
 
 
@@ -273,7 +273,7 @@ def test_a_list_that_the_sites_policy_forbids_gets_no_vote_and_ends_the_peer_onc
     table.hear("from 2", lists(2, counts=bad))
     assert table.lists.counts == bad
     assert (table.core.lists.end.gone, str(table.core.lists.end)) == ("stopped", "list 1 is forbidden")
-    table.do(table.core.pause(0, table.now))
+    table.do(table.core.wait("pause", 0, table.now))
     assert type(table.ended[-1]).__name__ == "Wake"
 
 
@@ -299,7 +299,7 @@ def test_a_newcomer_waits_for_a_list_with_it_and_dials_all_members():
     table.wait(1)
     assert {*table.links} == {0, 1, 2}
     table.established(0)
-    table.do(table.core.pause(0, table.now))
+    table.do(table.core.wait("pause", 0, table.now))
     assert table.ended == []
     assert table.core.waiting.blocked(0) == "no member list that has this peer counts yet"
     table.hear(table.links[0], lists(0, counts=ONE), table.hello(0, reply=True))
@@ -311,7 +311,7 @@ def test_a_newcomer_waits_for_a_list_with_it_and_dials_all_members():
 def test_a_member_that_a_list_makes_a_neighbor_is_dialled_at_once_and_waited_for_if_it_keeps_up(completed, waits):
     table = Listed(rank=1, topology=build("star", 3), start=4)
     table.hear("from 0", table.hello(0, 4, presence=[4, 4, completed]))
-    table.do(table.core.meet(table.now))
+    table.do(table.core.wait("meet", 0, table.now))
     table.do(table.core.enter(4, table.now))
     table.wait(1)
     assert 2 not in table.links

@@ -20,7 +20,7 @@ def joining():
     table = Table(dialled=[1, 2], rounds=10, start=4, wait=300.0)
     for rank in (1, 2):
         table.established(rank)
-    table.do(table.core.meet(table.now))
+    table.do(table.core.wait("meet", 0, table.now))
     return table
 
 
@@ -73,14 +73,14 @@ def test_with_a_deadline_a_round_goes_on_without_one_that_hangs_and_takes_it_bac
         table.do(table.core.begin(number, table.now))
         table.releases(number)
         table.hear(table.links[1], table.body(1, number))
-        table.do(table.core.collect(number, table.now))
+        table.do(table.core.wait("collect", number, table.now))
         if number == 0:
             table.wait(19, lambda: beats(table, 1, 2))
             assert not table.ended, "the first round waits, the second knows that rank 2 hangs"
             table.wait(1, lambda: beats(table, 1, 2))
         assert [*table.ended.pop().bodies] == [1]
         beats(table, 1, number=number + 1)
-        table.do(table.core.settle(number, table.now))
+        table.do(table.core.wait("settle", number, table.now))
         assert isinstance(table.ended.pop(), Wake)
     assert table.core.members.lost == {2: "sent nothing within 20 s (--deadline)"}
     beats(table, 2, number=there)
@@ -118,7 +118,7 @@ def test_a_peer_that_leaves_discards_a_round_that_waits_for_one_that_has_just_le
     table.releases(1)
     table.hear(table.links[1], table.body(1, 1))
     assert table.status(2) == "gone"
-    table.do(table.core.collect(1, table.now))
+    table.do(table.core.wait("collect", 1, table.now))
     (end,) = table.ended
     if again:
         assert isinstance(end, Fail)
@@ -138,7 +138,7 @@ def test_a_returner_whom_no_neighbor_can_help_sleeps_between_its_looks_and_ends(
     for number in (1, 2, 3):
         table.do(core.begin(number, table.now))
         assert core.catch_up.behind(number)
-        table.do(core.collect(number, table.now))
+        table.do(core.wait("collect", number, table.now))
     for rank in (1, 2):
         core.members.give_up(rank)
     assert [one.number for one in table.ended] == [1, 2]

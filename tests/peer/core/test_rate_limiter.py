@@ -5,6 +5,7 @@ import pytest
 from dpeer.peer.core import limits, wire
 from dpeer.peer.core.effects import Throttle
 from dpeer.peer.core.limits import RateLimiter
+from dpeer.peer.transport import Arrival
 from tests.peer.table import Table, chunked, payload, ring
 
 
@@ -32,7 +33,8 @@ def excess(table, link, *messages):
     """How many of the messages are one too many."""
     found = 0
     for message in messages:
-        effects = table.core.receive(link, message if isinstance(message, list) else wire.encode(message), table.now)
+        frames = message if isinstance(message, list) else wire.encode(message)
+        effects = table.core.happened(Arrival(link, frames), table.now)
         found += sum(isinstance(effect, Throttle) for effect in effects)
     return found
 

@@ -150,7 +150,7 @@ def alone(**options):
 def test_a_peer_that_has_mixed_nothing_pauses_until_a_neighbor_is_heard(quorum):
     peer = alone(quorum=quorum)
     assert peer.core.waiting.holds(1)
-    peer.do(peer.core.pause(1, peer.now))
+    peer.do(peer.core.wait("pause", 1, peer.now))
     assert "cut off from all neighbors" in peer.events("paused")[0].message
     peer.wait(60)
     assert peer.ended == []
@@ -163,7 +163,7 @@ def test_a_peer_that_has_mixed_nothing_pauses_until_a_neighbor_is_heard(quorum):
 
 def test_a_pause_ends_the_run_after_the_time_to_wait():
     peer = alone(wait=100.0)
-    peer.do(peer.core.pause(1, peer.now))
+    peer.do(peer.core.wait("pause", 1, peer.now))
     peer.wait(99)
     assert peer.ended == []
     peer.wait(1)
@@ -189,7 +189,7 @@ def test_a_peer_whose_neighbors_are_done_without_it_ends_with_its_rounds():
     for link, rank in ((peer.links[1], 1), ("from 2", 2)):
         peer.hear(link, peer.hello(rank, 9), peer.goodbye(rank, "done"))
     assert peer.core.waiting.holds(1)
-    peer.do(peer.core.pause(1, peer.now))
+    peer.do(peer.core.wait("pause", 1, peer.now))
     assert isinstance(peer.ended[0].error, EndsIsolated)
     assert "completed the run without this peer" in str(peer.ended[0].error)
 
@@ -231,7 +231,7 @@ def test_a_returner_that_waits_for_longer_than_wait_for_a_neighbor_that_is_there
     for number in (3, 4, 5):
         peer.do(peer.core.begin(number, peer.now))
         assert peer.core.catch_up.behind(number)
-        peer.do(peer.core.collect(number, peer.now))
+        peer.do(peer.core.wait("collect", number, peer.now))
     peer.wait(12, others)
     assert len(peer.ended) == 2, "rounds 3 and 4 are over"
     assert peer.core.next_tick(peer.now) > peer.now

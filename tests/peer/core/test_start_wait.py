@@ -7,6 +7,7 @@ from dpeer.exceptions import PeersMissing, Refused
 from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Fail, Wake
 from dpeer.peer.core.start_wait import LONG_WAIT
+from dpeer.peer.transport import Unreachable
 from dpeer.topology import build
 from tests.peer.table import BEAT, Table
 
@@ -23,7 +24,7 @@ def assembling(**options):
     """Rank 0 of a ring of four: it dials 1, rank 3 dials it, and rank 2 is no neighbor."""
     table = Table(topology=build("ring", 4), dialled=[1], fingerprint={"size": 4, "rounds": 5}, **options)
     table.established(1)
-    table.do(table.core.meet(table.now))
+    table.do(table.core.wait("meet", 0, table.now))
     return table
 
 
@@ -95,7 +96,7 @@ def test_where_all_are_needed_one_that_has_stopped_before_the_start_is_waited_fo
 
 def test_after_the_wait_whoever_is_missing_is_named_with_the_trouble():
     table = assembling(wait=WEEK)
-    table.do(table.core.unreachable(table.links[1], "connection refused", table.now))
+    table.do(table.core.happened(Unreachable(table.links[1], "connection refused"), table.now))
     table.now += WEEK
     table.do(table.core.tick(table.now))
     (end,) = table.ended
@@ -122,7 +123,7 @@ def test_a_neighbor_whose_connection_stands_without_a_hello_is_named_with_the_mt
 
 def test_a_neighbor_that_is_not_connected_or_refuses_has_no_trouble_with_long_messages():
     away = Table(topology=build("ring", 4), dialled=[1])
-    away.do(away.core.meet(away.now))
+    away.do(away.core.wait("meet", 0, away.now))
     refused = assembling()
     refusal = wire.Refusal(rank=1, reason="taken")
     away.wait(2 * BEAT.suspect_after - 1)
