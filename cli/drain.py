@@ -116,7 +116,7 @@ def _ended(folder: Path) -> int:
     elif status == "stopped":
         click.echo(f"{folder.name}: left {after}; --resume goes on")
     elif status is None:
-        (place,) = look(folder)
+        (place,) = look([folder])
         click.echo(f"{folder.name}: {place.state if place.completed else 'left before its first round'}")
         return 1 if place.completed else 0
     else:

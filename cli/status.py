@@ -12,7 +12,7 @@ from dpeer.cli.peers_table import peers_table
 from dpeer.cli.runs_argument import DEFAULT, runs_argument
 from dpeer.cli.tables import print_table
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.control_client import Place, look_in
+from dpeer.federation.control_client import Place, look
 from dpeer.federation.readiness import WITHIN, unready
 
 
@@ -43,7 +43,7 @@ def status(runs: Sequence[Path], as_json: bool, check: bool, within: int | None)
         raise ConfigurationError("--check and --json: give one of them; the exit code is what --check is for")
     if within is not None and not check:
         raise ConfigurationError(f"--within {within}: it is for --check")
-    found = look_in(runs or [DEFAULT])
+    found = look(runs or [DEFAULT])
     if check:
         return _check(found, within or WITHIN)
     if as_json:

@@ -14,7 +14,7 @@ from rich.text import Text
 from dpeer.cli.peers_table import Rates, peers_table
 from dpeer.cli.runs_argument import DEFAULT, runs_argument
 from dpeer.cli.tables import print_table, table_width
-from dpeer.federation.control_client import Place, look_in
+from dpeer.federation.control_client import Place, look
 from dpeer.federation.snapshot_words import in_sum
 
 
@@ -54,7 +54,7 @@ def top(runs: Sequence[Path], every: float, once: bool) -> int:
 
 def _look(runs: Sequence[Path], before: Mapping[Path, Rates]) -> tuple[list[Place], dict[Path, Rates]]:
     """The peers, and their bytes a second since the look before."""
-    found, now = look_in(runs), time.monotonic()
+    found, now = look(runs), time.monotonic()
     rates = {one.folder: Rates(one.answer, now, before.get(one.folder)) for one in found if one.answer is not None}
     return found, rates
 

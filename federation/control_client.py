@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from dpeer.results.run_folders import rank_folders, read_object
 TIMEOUT = 5.0
 """Seconds within which a peer answers, whatever it trains."""
 
-_LISTED, _AT_ONCE = 8, 16
+_LISTED, _AT_ONCE = 8, 32
 
 _AT_AN_END = "starts, or ends, or has no control socket (its log.jsonl says which)"
 """What a peer does that holds its folder and has no control socket."""
@@ -118,30 +119,26 @@ class Place:
         }  # fmt: skip
 
 
-def look_in(runs: Iterable[Path]) -> list[Place]:
-    """The peers of some folders, in this order; see `look`."""
-    return [place for run in runs for place in look(run)]
-
-
-def look(folder: Path) -> list[Place]:
-    """The peers of a run folder, or the one of a rank's folder, by rank.
+def look(runs: Iterable[Path], timeout: float = TIMEOUT) -> list[Place]:
+    """The peers of run folders or of ranks' folders, in this order, those of a run by rank.
 
     Args:
-        folder: The run's, or the rank's.
+        runs: The folders.
+        timeout: Seconds to wait for a peer's answer.
 
     Raises:
-        ConfigurationError: The folder holds no run.
+        ConfigurationError: A folder holds no run.
     """
-    found = ranks_of(folder)
-    with ThreadPoolExecutor(min(len(found), _AT_ONCE)) as threads:  # one that hangs holds up no other
-        return list(threads.map(_place, found))
+    found = [folder for run in runs for folder in ranks_of(run)]
+    with ThreadPoolExecutor(_AT_ONCE) as threads:  # one that hangs holds up no other
+        return list(threads.map(partial(_place, timeout=timeout), found))
 
 
-def _place(folder: Path) -> Place:
+def _place(folder: Path, timeout: float) -> Place:
     try:
-        return Place(folder, ask(folder, {"ask": "status"}))
+        return Place(folder, ask(folder, {"ask": "status"}, timeout))
     except NoAnswer:
-        state = f"runs, and does not answer within {TIMEOUT:g} s"
+        state = f"runs, and does not answer within {timeout:g} s"
     except NotRunning:
         state = "does not run" if left(folder) else _without_socket(folder)
     except ConfigurationError as error:

@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,8 +22,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dpeer.exceptions import DpeerError
-from dpeer.federation.control_client import look, ranks_of
-from dpeer.federation.repeated_look import RepeatedLook
+from dpeer.federation.control_client import look
 from dpeer.federation.serve_address import ServeAddress, bound
 from dpeer.report.dashboard.rounds import Rounds
 from dpeer.report.dashboard.view import view
@@ -35,6 +33,9 @@ _PAGE = Path(__file__).parent / "page"
 
 _EVERY = 1.0
 """Seconds between two looks at the peers, however many pages are open."""
+
+_PATIENCE = 1.0
+"""Seconds that a look waits for a peer's answer."""
 
 _HEADERS = {
     b"content-security-policy": b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -55,9 +56,6 @@ class Looks:
 
     def __init__(self, runs: Iterable[Path]) -> None:
         self._runs = list(runs)
-        self._look = RepeatedLook(
-            lambda: {str(folder): partial(look, folder) for run in self._runs for folder in ranks_of(run)}
-        )
         self._rounds: dict[Path, Rounds] = {}
 
     def __call__(self) -> dict[str, Any]:
@@ -66,7 +64,7 @@ class Looks:
         Raises:
             ConfigurationError: A folder holds no run.
         """
-        places = self._look()
+        places = look(self._runs, _PATIENCE)
         for one in places:
             self._rounds.setdefault(one.folder, Rounds(one.folder)).look()
         return view(places, self._rounds)

@@ -26,8 +26,8 @@ def folder_of(run: Path, rank: int, **summary: Any) -> Path:
 async def test_a_look_asks_each_rank(tmp_path: Path) -> None:
     folder_of(tmp_path, 1, status="done")
     async with ControlSocket(folder_of(tmp_path, 3), {"status": dict}, print):
-        found = await asyncio.to_thread(look, tmp_path)
-        plain = await asyncio.to_thread(look, tmp_path / "rank-3")
+        found = await asyncio.to_thread(look, [tmp_path])
+        plain = await asyncio.to_thread(look, [tmp_path / "rank-3"])
     assert [one.name for one in found] == ["rank-1", "rank-3"]
     assert found[1].answer == plain[0].answer == {"ask": "status"}
 
@@ -62,8 +62,8 @@ def test_a_peer_that_holds_its_folder_and_has_no_socket_starts_or_ends(tmp_path:
         with pytest.raises(NotRunning) as raised:
             ask(tmp_path / "run", {"ask": "drain"})
         assert str(raised.value) == f"the peer in {str(folder)!r} {words}: try again"
-        assert [one.state for one in look(folder)] == [words]
-    assert [one.state for one in look(folder)] == ["does not run"]
+        assert [one.state for one in look([folder])] == [words]
+    assert [one.state for one in look([folder])] == ["does not run"]
 
 
 def test_a_peer_that_has_read_nothing_yet_starts_until_it_answers_or_is_killed(tmp_path: Path) -> None:
@@ -73,14 +73,14 @@ def test_a_peer_that_has_read_nothing_yet_starts_until_it_answers_or_is_killed(t
         with pytest.raises(NotRunning) as raised:
             ask(folder, {"ask": "status"})
         assert str(raised.value) == f"the peer in {str(folder)!r} {words}: try again"
-        assert [one.state for one in look(folder)] == [words]
+        assert [one.state for one in look([folder])] == [words]
         started(folder)
-        assert [one.state for one in look(folder)] != [words]
+        assert [one.state for one in look([folder])] != [words]
     with held(folder, starts=True):
         pass  # as if it were killed
-    assert [one.state for one in look(folder)] == ["does not run"]
+    assert [one.state for one in look([folder])] == ["does not run"]
     with held(folder):
-        assert [one.state for one in look(folder)] != [words], "it is another program's"
+        assert [one.state for one in look([folder])] != [words], "it is another program's"
 
 
 def test_the_socket_of_a_killed_peer_is_no_running_one(tmp_path: Path) -> None:
@@ -104,6 +104,18 @@ def test_a_peer_that_does_not_answer_in_time(tmp_path: Path) -> None:
         "overloaded"
     )
     assert raised.value.exit_code == 1
+
+
+async def test_a_look_shows_a_peer_that_hangs_beside_those_that_answer(tmp_path: Path) -> None:
+    hanging, ended = folder_of(tmp_path / "run", 0), folder_of(tmp_path / "run", 1, status="done")
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(hanging / SOCKET))
+        silent.listen()
+        async with ControlSocket(folder_of(tmp_path / "other", 2), {"status": dict}, print):
+            found = await asyncio.to_thread(look, [tmp_path / "run", tmp_path / "other"], 2.0)
+    assert [one.folder.name for one in found] == ["rank-0", ended.name, "rank-2"]
+    assert [one.answer for one in found] == [None, None, {"ask": "status"}]
+    assert found[0].state == "runs, and does not answer within 2 s"
 
 
 def test_a_peer_that_ends_before_it_answers(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_peers_and_links_are_drawn_and_a_stopped_peer_turns(
         until(lambda: served()["peers"][0]["links"]["2"][0] == "dead")
         links, peers, trouble = page_of(browse(tmp_path, url, 1440))
         assert (links, peers) == (DEAD, {"0": "part", "1": "part", "2": "away"})
-        assert trouble == "rank-2: runs, and does not answer within 5 s"
+        assert trouble == "rank-2: runs, and does not answer within 1 s"
     finally:
         os.kill(pid, signal.SIGCONT)
     until(lambda: standings() == dict.fromkeys(range(3), "part"))
@@ -89,4 +89,4 @@ def test_peers_and_links_are_drawn_and_a_stopped_peer_turns(
 def _asked(folder: Path) -> Any:
     from dpeer.federation.control_client import look
 
-    return [one.as_json() for one in look(folder / "dpeer-run")]
+    return [one.as_json() for one in look([folder / "dpeer-run"])]
