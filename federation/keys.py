@@ -3,53 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from dpeer.encoding import read_text
 from dpeer.exceptions import ConfigurationError, not_written
 from dpeer.federation.run_settings import NetworkPart
 from dpeer.peer.transports.curve import KEY_BYTES, Keyring, new_secret, public_of
-
-MOUNTINFO = Path("/proc/self/mountinfo")
-
-
-@dataclass(frozen=True)
-class Mount:
-    """A mount: where it is, of which type of file system, and whether it can be written."""
-
-    place: Path
-    kind: str
-    read_only: bool
-
-
-def mount_of(path: Path) -> Mount | None:
-    """The mount that a file lies on, links followed; None where that is unknown (not on Linux)."""
-    try:
-        lines = MOUNTINFO.read_text(errors="surrogateescape").split("\n")
-    except OSError:
-        return None
-    file = path.resolve()
-    found = None
-    for mount in filter(None, map(_mount, lines)):
-        # Of two at one place the later lies above the earlier.
-        if file.is_relative_to(mount.place) and (found is None or mount.place.is_relative_to(found.place)):
-            found = mount
-    return found
-
-
-def _mount(line: str) -> Mount | None:
-    """The mount of a line: its fifth word is the place, the sixth its options; after ` - ` follow type and device."""
-    here, dash, system = line.partition(" - ")
-    words, kinds = here.split(" "), system.split(" ")
-    if not dash or len(words) < 6 or not kinds:
-        return None
-    place = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), words[4])
-    options = {*words[5].split(","), *(kinds[2].split(",") if len(kinds) > 2 else [])}
-    return Mount(Path(place), kinds[0], "ro" in options)
-
 
 IN_ENVIRONMENT = "DPEER_SECRET"
 NAMED_IN_ENVIRONMENT = "DPEER_SECRET_FILE"
@@ -153,13 +113,10 @@ def read_secret(path: Path) -> bytes:
     try:
         mode = path.stat().st_mode
         if _open_to_others(mode) and _accepted(path) is None:
-            kind = "" if (mount := mount_of(path)) is None else mount.kind
-            remedy = f"type: chmod 600 {path}"
-            if kind.removeprefix("fuse.").startswith(_WITHOUT_MODES):
-                remedy = f"its file system, {kind}, keeps no modes: {_ELSEWHERE}"
             raise ConfigurationError(
-                f"secret {str(path)!r}: others on this host can read or write it (mode {stat.S_IMODE(mode):04o}); "
-                f"{remedy}; where it is mounted and cannot be changed, set {IN_ENVIRONMENT} to the key"
+                f"secret {str(path)!r}: others on this host can read or write it (mode {stat.S_IMODE(mode):04o}): type "
+                f"chmod 600 {path}, keep it where files have modes (not on exFAT, CIFS or /mnt of WSL), or set "
+                f"{IN_ENVIRONMENT} to the key"
             )
         text = read_text(path)
     except PermissionError as error:
@@ -174,12 +131,6 @@ def read_secret(path: Path) -> bytes:
     return _parsed(text, str(path), "the file")
 
 
-_WITHOUT_MODES = ("exfat", "vfat", "msdos", "ntfs", "fuseblk", "cifs", "smb", "9p", "drvfs")
-"""File systems that may give every file one mode, whatever is asked: USB sticks, shares of Windows, and its drives."""
-
-_ELSEWHERE = "put it on a disk of this host that does, such as below your home folder (on WSL not below /mnt)"
-
-
 def _open_to_others(mode: int) -> bool:
     return os.name == "posix" and stat.S_IMODE(mode) & 0o077 != 0
 
@@ -187,22 +138,17 @@ def _open_to_others(mode: int) -> bool:
 def _accepted(path: Path) -> str | None:
     """Why a file is accepted that others can read, in a line; None where it is not.
 
-    Docker and Kubernetes mount secrets with modes that cannot be changed there: on a read-only mount, or on a tmpfs as
-    root's. Nobody but the owner may write it.
+    Docker and Kubernetes mount secrets read-only, with modes that cannot be changed there. Nobody but the owner may
+    write it, who is root or this user.
     """
-    found, mount = path.stat(), mount_of(path)
+    found = path.stat()
     mode = stat.S_IMODE(found.st_mode)
-    if mount is None or mode & 0o022:
+    if mode & 0o022 or found.st_uid not in (0, os.getuid()) or not os.statvfs(path).f_flag & os.ST_RDONLY:
         return None
-    fixed = mount.read_only and found.st_uid in (0, os.getuid())
-    if not fixed and not (mount.kind == "tmpfs" and found.st_uid == 0):
-        return None
-    whose = "root's" if found.st_uid == 0 else "this user's"
-    kind = f"{'read-only ' if mount.read_only else ''}{mount.kind}"
     readers = "everybody" if mode & 0o004 else f"group {found.st_gid}"
     return (
-        f"secret {str(path)!r}: mode {mode:04o} is accepted, as of a mounted secret: it is {whose}, on the {kind} "
-        f"mount {str(mount.place)!r}; {readers} in this container or on this host can read it"
+        f"secret {str(path)!r}: mode {mode:04o} is accepted, as of a mounted secret, since its file system is "
+        f"read-only; {readers} in this container or on this host can read it"
     )
 
 
@@ -259,8 +205,8 @@ def write_key(path: Path, words: str, secret: bytes) -> Path:
     if open_to_others:
         path.unlink()
         raise ConfigurationError(
-            f"--out {str(folder)!r}: its file system keeps no modes, so others on this host could read the secret: "
-            f"{_ELSEWHERE}"
+            f"--out {str(folder)!r}: its file system keeps no modes, so others on this host could read the secret: put "
+            "it on a disk of this host that does, such as below your home folder (on WSL not below /mnt)"
         )
     return path
 
