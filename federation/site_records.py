@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-
-from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError
+from dpeer.exceptions import CheckpointError, ConfigurationError
 from dpeer.peer import checkpoint
 from dpeer.peer.core.member_list import MemberList, MemberListError
 from dpeer.peer.core.wire import federation_id
 from dpeer.peer.member_files import read_lists
 from dpeer.privacy import ledger
-from dpeer.results.files import CARD, DISAGREEMENT, LOG, METRICS, MODEL, RELEASED, SUMMARY, parse
-from dpeer.results.json_fields import number, table_or_empty, texts, whole
-from dpeer.results.records import Metrics
+from dpeer.results.files import CARD, DISAGREEMENT, LOG, METRICS, RELEASED, SUMMARY, parse
+from dpeer.results.json_fields import number, whole
 from dpeer.results.run_folders import rank_folders, read_metrics, read_object
 from dpeer.results.summaries import PeerSummary
 from dpeer.sections import names
 from dpeer.topology.settings import GraphSettings, build_graph
 from dpeer.training.state.file_names import REST
 
-_SLACK = 16
-"""Bytes by which the headers of two bodies may differ: numbers of rounds have one to five."""
+_LATEST = 253_402_300_800
+"""The end of the year 9999 (Unix seconds), up to which a time can be shown."""
 
 Tensors = Mapping[str, tuple[int, ...]]
 """Shapes by name."""
@@ -34,79 +30,64 @@ Tensors = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class SiteRecords:
-    """What a peer's folder holds; None stands for what it does not hold, or not undamaged.
+    """What a peer's folder holds.
 
     Attributes:
         rank: The peer's.
         summary: Its summary.json.
         content: The same as it stands in the file.
-        card: model.json; empty without it.
-        metrics: The lines of metrics.jsonl.
-        fingerprint: The settings that all peers have compared; empty without a checkpoint.
+        size: The number of peers.
+        rounds: The rounds that were planned.
+        completed_rounds: Those that are complete.
+        body_parameters: The trained numbers that are sent.
+        head_parameters: Those that stay.
+        bytes_sent: The bytes of all bodies that were sent.
+        card: model.json.
+        releases: The rounds in which a body was sent.
+        fingerprint: The settings that all peers have compared.
         federation: Their hash, hexadecimal; its first 16 digits are those of `dpeer check`.
         sent: The tensors of a body.
         stayed: Those of the head.
-        extras: The values that travel beside the body, by name.
-        body_bytes: The bytes of one copy of the last body, with its header.
+        body_bytes: The bytes of one copy of the last round's body, with its header; 0 where it sent none.
         value_bytes: Those of its values alone.
-        receivers: The ranks that bodies were for; with a member list in use, those of the last body.
+        receivers: The ranks that bodies were for; with a member list in use, those of the last round's body.
         members: The member list in use; None where the federation file alone counts.
-        charged: The privacy ledger; None without one.
+        charged: The privacy ledger; None where nothing was charged.
         began: When the log begins (Unix seconds).
         ended: When it ends.
         local_socket: Whether the peer listened where its own host alone can reach it.
         released: The last round whose body was made, completed or not.
-        troubles: Records that are missing or damaged, a sentence each.
     """
 
     rank: int
     summary: PeerSummary
     content: Mapping[str, Any]
+    size: int
+    rounds: int
+    completed_rounds: int
+    body_parameters: int
+    head_parameters: int
+    bytes_sent: int
     card: Mapping[str, Any]
-    metrics: Metrics
+    releases: int
     fingerprint: Mapping[str, Any]
-    federation: str | None
-    sent: Tensors | None
-    stayed: Tensors | None
-    extras: Mapping[str, Any]
-    body_bytes: int | None
-    value_bytes: int | None
-    receivers: tuple[int, ...] | None
+    federation: str
+    sent: Tensors
+    stayed: Tensors
+    body_bytes: int
+    value_bytes: int
+    receivers: tuple[int, ...]
     members: MemberList | None
     charged: ledger.Record | None
-    began: float | None
-    ended: float | None
+    began: float
+    ended: float
     local_socket: bool
     released: int | None
-    troubles: tuple[str, ...]
-
-    @property
-    def releases(self) -> int | None:
-        """The rounds in which a body was sent; None where not every round has a line in metrics.jsonl."""
-        if len(self.metrics.by_round) != self.summary.completed_rounds:
-            return None
-        return sum(bool(line.bytes_sent) for line in self.metrics.by_round.values())
 
     @property
     def nothing_left(self) -> bool:
-        """Whether the algorithm shares nothing, and no record tells of a byte."""
-        sent = any(line.bytes_sent for line in self.metrics.by_round.values())
-        return self.summary.body_parameters == 0 and self.summary.bytes_sent == 0 and not sent
-
-    @property
-    def copies(self) -> int | None:
-        """How many copies of bodies were sent; None where not every round has a line, or lengths differ too much."""
-        if self.body_bytes is None or self.releases is None:
-            return None
-        found = 0
-        for line in self.metrics.by_round.values():
-            sent = line.bytes_sent or 0
-            copies = round(sent / self.body_bytes)
-            slack = _SLACK * max(copies, 1)
-            if abs(sent - copies * self.body_bytes) > slack or 2 * slack >= self.body_bytes:
-                return None
-            found += copies
-        return found
+        """Whether the algorithm shares nothing, and no byte was sent."""
+        return self.body_parameters == self.bytes_sent == 0
 
 
 def read(folder: Path) -> SiteRecords:
@@ -116,50 +97,63 @@ def read(folder: Path) -> SiteRecords:
         folder: The rank's folder.
 
     Raises:
-        ConfigurationError: It is no rank's, its run has not ended, or its run was a simulation.
+        ConfigurationError: It is no rank's, its run has not ended or was a simulation, or a record is missing or
+            damaged; names it.
     """
     content = _summary(folder)
-    summary, troubles = PeerSummary.of(content), list[str]()
-    rank = whole(content.get("rank")) or 0
-    log = _log(folder, troubles)
+    summary = PeerSummary.of(content)
+    counts = {name: getattr(summary, name) for name in _COUNTS}
+    lacking = [name for name, count in counts.items() if count is None] + ["settings"] * (not summary.settings)
+    if lacking:
+        raise _damaged(folder, f"{SUMMARY}, which lacks {', '.join(lacking)},")
+    protects = {"none": False, "client": bool(counts["body_parameters"]), "sample": True}
+    if protects.get(str(summary.settings.get("privacy"))) != (summary.privacy is not None):
+        raise _damaged(folder, f"{SUMMARY}, whose level and cost of privacy contradict each other,")
+    rank = content["rank"]
+    log, card = _log(folder), read_object(folder / CARD)
+    if not card:
+        raise _damaged(folder, CARD)
     events = {line.get("event"): line for line in log}
     if (folder.resolve().parent / DISAGREEMENT).exists() and "listening" not in events:
         raise ConfigurationError(f"--site {str(folder)!r}: nothing leaves a peer of dpeer simulate: name one of a run")
-    fingerprint, receivers, frames, learner = _checkpoint(folder, troubles)
-    members = _members(folder, troubles)
-    metrics, card = read_metrics(folder), read_object(folder / CARD)
-    if metrics.damaged:
-        troubles.append(f"{METRICS}: {metrics.damaged} damaged lines are left out")
-    missing = {*range(summary.completed_rounds or 0)} - metrics.by_round.keys()
-    if missing:
-        troubles.append(f"{METRICS}: the lines of {len(missing)} rounds are missing")
-    if not card:
-        troubles.append(f"{CARD} is missing or damaged")
-    times = [time for line in log if (time := number(line.get("time"))) is not None]
-    sent, stayed = _tensors(learner.get("body")), _tensors(learner.get("head"))
-    if sent is None or stayed is None:
-        sent, stayed = _from_model(folder, card, summary)
+    times = [time for line in log if (time := number(line.get("time"))) is not None and 0 <= time < _LATEST]
+    if not times:
+        raise _damaged(folder, LOG)
+    sent = _sent(folder, counts["completed_rounds"])
+    if sum(sent) != counts["bytes_sent"]:
+        raise _damaged(folder, f"{SUMMARY} or {METRICS}, which disagree on the bytes sent,")
+    state, learner = _checkpoint(folder)
+    members, frames = _members(folder), [len(memoryview(one)) for one in state.released or ()]
     return SiteRecords(
         rank=rank,
         summary=summary,
         content=content,
+        **counts,
         card=card,
-        metrics=metrics,
-        fingerprint=fingerprint,
-        federation=federation_id(dict(fingerprint)).hex() if fingerprint else None,
-        sent=sent,
-        stayed=stayed,
-        extras=summary.extras,
-        body_bytes=sum(frames) if frames else None,
-        value_bytes=sum(frames[1:]) if frames else None,
-        receivers=receivers if members else _planned(summary, rank, fingerprint.get("edges")) or receivers,
+        releases=sum(map(bool, sent)),
+        fingerprint=state.fingerprint,
+        federation=federation_id(dict(state.fingerprint)).hex(),
+        sent=_tensors(learner["body"]),
+        stayed=_tensors(learner["head"]),
+        body_bytes=sum(frames),
+        value_bytes=sum(frames[1:]),
+        receivers=state.receivers if members else _planned(folder, summary, rank, state),
         members=members,
-        charged=_ledger(folder, troubles) if summary.privacy is not None else None,
-        began=min(times, default=None),
-        ended=max(times, default=None),
+        charged=_ledger(folder, summary),
+        began=min(times),
+        ended=max(times),
         local_socket=str(events.get("listening", {}).get("address", "")).startswith("ipc:"),
         released=whole(read_object(folder / RELEASED).get("round")),
-        troubles=tuple(troubles),
+    )
+
+
+_COUNTS = ("size", "rounds", "completed_rounds", "body_parameters", "head_parameters", "bytes_sent")
+
+
+def _damaged(folder: Path, what: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"--site {str(folder)!r}: {what} is missing or damaged, and the page is made of complete records alone: put "
+        "back a copy"
     )
 
 
@@ -182,87 +176,68 @@ def _summary(folder: Path) -> dict[str, Any]:
     raise ConfigurationError(f"--site {str(folder)!r} is no rank's folder: it holds no {SUMMARY}")
 
 
-def _log(folder: Path, troubles: list[str]) -> list[dict[str, Any]]:
+def _log(folder: Path) -> list[dict[str, Any]]:
     try:
         lines = (folder / LOG).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    found = [entry for line in lines if (entry := parse(line)) is not None]
-    if not found:
-        troubles.append(f"{LOG} is missing or damaged")
-    return found
+    except OSError as error:
+        raise _damaged(folder, LOG) from error
+    return [entry for line in lines if (entry := parse(line)) is not None]
 
 
-def _checkpoint(
-    folder: Path, troubles: list[str]
-) -> tuple[Mapping[str, Any], tuple[int, ...] | None, list[int], Mapping[str, Any]]:
-    """Of the last completed round: the fingerprint, the receivers and lengths of its body, and the learner's part."""
+def _sent(folder: Path, completed: int) -> list[int]:
+    """The bytes that were sent in each completed round."""
+    lines = read_metrics(folder).by_round
+    sent = [lines[one].bytes_sent if one in lines else None for one in range(completed)]
+    if missing := sent.count(None):
+        raise _damaged(folder, f"{METRICS}, which lacks {missing} of {completed} rounds,")
+    return [one or 0 for one in sent]
+
+
+def _checkpoint(folder: Path) -> tuple[checkpoint.State, Mapping[str, Any]]:
+    """Of the last completed round: the peer's part and the learner's."""
     found, learner = checkpoint.latest(folder / checkpoint.FOLDER), dict[str, Any]()
     if found is None:
-        troubles.append("checkpoint/ is missing")
-        return {}, None, [], {}
+        raise _damaged(folder, checkpoint.FOLDER)
     try:
         state = checkpoint.read(found, lambda part: learner.update(read_object(part / REST)))
-    except CheckpointError:
-        troubles.append("checkpoint/ is damaged")
-        return {}, None, [], {}
-    return state.fingerprint, state.receivers or None, [len(memoryview(one)) for one in state.released or ()], learner
+    except CheckpointError as error:
+        raise _damaged(folder, checkpoint.FOLDER) from error
+    return state, learner
 
 
-def _members(folder: Path, troubles: list[str]) -> MemberList | None:
+def _members(folder: Path) -> MemberList | None:
     try:
         return read_lists(folder)[0]
-    except MemberListError:
-        troubles.append("members.json is damaged")
+    except MemberListError as error:
+        raise _damaged(folder, "members.json") from error
+
+
+def _ledger(folder: Path, summary: PeerSummary) -> ledger.Record | None:
+    spent = summary.privacy or {}
+    if not spent.get("steps") and not spent.get("releases"):
         return None
-
-
-def _ledger(folder: Path, troubles: list[str]) -> ledger.Record | None:
     try:
         return ledger.read(folder / ledger.FOLDER / ledger.LEDGER)
-    except (OSError, CheckpointError):
-        troubles.append("privacy/ledger.jsonl is missing or damaged: epsilon is that of the summary alone")
-        return None
+    except (OSError, CheckpointError) as error:
+        raise _damaged(folder, "privacy/ledger.jsonl") from error
 
 
-def _planned(summary: PeerSummary, rank: int, edges: Any) -> tuple[int, ...] | None:
-    """The receivers of all completed rounds, from a graph whose digest is that of the run; None without one."""
+def _planned(folder: Path, summary: PeerSummary, rank: int, state: checkpoint.State) -> tuple[int, ...]:
+    """The receivers of all completed rounds, from the graph."""
     asked = {name: summary.settings[name] for name in names(GraphSettings) if name in summary.settings}
     try:
-        graph = build_graph(GraphSettings.model_validate(asked))
-        if graph.digest != edges:
-            return None
-        rounds = (summary.completed_rounds or 0) if graph.changing else 1
-        return tuple(sorted({other for one in range(rounds) for other in graph.at(one, rank).out_neighbors}))
-    except (DpeerError, OSError, ValueError):
-        return None  # a graph of a file that is not here, say
+        settings = GraphSettings.model_validate(asked)
+    except ValueError as error:
+        raise _damaged(folder, SUMMARY) from error
+    graph = build_graph(settings)
+    if graph.digest != state.fingerprint.get("edges"):
+        raise ConfigurationError(
+            f"--site {str(folder)!r}: {settings.topology!r} is another graph than that of the run: put back its file"
+        )
+    rounds = state.next_round if graph.changing else 1
+    return tuple(sorted({other for one in range(rounds) for other in graph.at(one, rank).out_neighbors}))
 
 
-def _tensors(manifest: Any) -> Tensors | None:
+def _tensors(manifest: Mapping[str, Any]) -> Tensors:
     """Names and shapes of a checkpoint's manifest."""
-    listed = table_or_empty(manifest).get("parameters")
-    if not isinstance(listed, list):
-        return None
-    return {str(one["name"]): tuple(one["shape"]) for one in listed}
-
-
-def _from_model(folder: Path, card: Mapping[str, Any], summary: PeerSummary) -> tuple[Tensors | None, Tensors | None]:
-    """Names and shapes from the model's file instead; None where they do not add up to what was sent and kept."""
-    federated = "members.0." if card.get("blend") else ""
-    try:
-        with safe_open(folder / MODEL, framework="np") as file:
-            names = [name for name in file.keys() if name.startswith(federated)]  # noqa: SIM118
-            shapes = {name.removeprefix(federated): tuple(file.get_slice(name).get_shape()) for name in names}
-    except (OSError, SafetensorError):
-        return None, None
-    heads = texts(card.get("head"))
-    stayed = {name: shape for name, shape in shapes.items() if any(f"{name}.".startswith(f"{one}.") for one in heads)}
-    sent = {name: shape for name, shape in shapes.items() if name not in stayed}
-    for left, kept in ((sent, stayed), (shapes, {})):
-        if (_values(left), _values(kept)) == (summary.body_parameters, summary.head_parameters):
-            return left, kept
-    return None, None
-
-
-def _values(tensors: Tensors) -> int:
-    return sum(math.prod(shape) for shape in tensors.values())
+    return {str(one["name"]): tuple(one["shape"]) for one in manifest["parameters"]}

@@ -8,6 +8,11 @@ from typing import Any
 from dpeer.federation.site_records import SiteRecords
 from dpeer.results.json_fields import number, whole
 
+_NONE = (
+    "None. No noise was added, and no epsilon is counted.",
+    "A body is computed from the data and can reveal something about them. How much is not bounded. What protects the "
+    "data is that they stay, that listed peers alone get bodies where they have keys, and what the sites have agreed.",
+)
 _SAMPLE = {
     "record": "All that this peer sent in the run would be almost equally likely without any one training record.",
     "group": "All that this peer sent in the run would be almost equally likely without any one group of training "
@@ -24,14 +29,10 @@ _ODDS = (
 def in_short(records: SiteRecords) -> str:
     """The guarantee in one sentence."""
     level, spent = _level(records), records.summary.privacy
-    if records.nothing_left and spent is None:
+    if spent is None and records.nothing_left:
         return "So neighbors have learned nothing of the data from this run."
-    if level == "none":
-        return "Nothing bounds what the sent values tell about the data: the run had no privacy guarantee."
-    if level is None:
-        return "Whether a privacy guarantee held is not known: the settings are missing in the records."
     if spent is None:
-        return f"Privacy at {level} level was set, and the records hold no cost: nothing is shown to be protected."
+        return "Nothing bounds what the sent values tell about the data: the run had no privacy guarantee."
     unit = "the site's whole data set" if level == "client" else f"each single {_unit(records)}"
     return f"The sent values carry noise that protects {unit}: epsilon {_epsilon(spent)}, delta {_delta(spent)}."
 
@@ -39,10 +40,10 @@ def in_short(records: SiteRecords) -> str:
 def guarantee(records: SiteRecords) -> tuple[list[str], list[tuple[str, str]]]:
     """The guarantee in sentences, and its numbers by name."""
     level, spent = _level(records), records.summary.privacy
-    if records.nothing_left and spent is None:
+    if spent is None and records.nothing_left:
         return ["None is needed for messages, for nothing of a model was sent."], []
-    if level in (None, "none") or spent is None:
-        return _without(level), []
+    if spent is None:
+        return list(_NONE), []
     sentences = [*(_of_client() if level == "client" else _of_sample(records)), _ALMOST, _ODDS]
     if number(spent.get("epsilon")) is None:
         sentences.append("These records state no epsilon: the loss of privacy has no known bound.")
@@ -56,24 +57,8 @@ def guarantee(records: SiteRecords) -> tuple[list[str], list[tuple[str, str]]]:
     return sentences, _numbers(records, spent)
 
 
-def _level(records: SiteRecords) -> str | None:
-    level = records.summary.settings.get("privacy")
-    return level if level in ("none", "client", "sample") else None
-
-
-def _without(level: str | None) -> list[str]:
-    if level is None:
-        return ["The settings are missing in the records: whether a guarantee held is not known."]
-    if level != "none":
-        return [
-            f"Privacy at {level} level was set. The records hold no cost of it, so nothing is shown to be protected."
-        ]
-    return [
-        "None. No noise was added, and no epsilon is counted.",
-        "A body is computed from the data and can reveal something about them. How much is not bounded. What protects "
-        "the data is that they stay, that listed peers alone get bodies where they have keys, and what the sites have "
-        "agreed.",
-    ]
+def _level(records: SiteRecords) -> str:
+    return str(records.summary.settings["privacy"])
 
 
 def _of_client() -> list[str]:

@@ -15,7 +15,6 @@ from dpeer.report.templates import SITE, render
 from dpeer.results.json_fields import table_or_empty
 from dpeer.results.units import size as size_of
 
-UNKNOWN = "the records do not hold it"
 TITLE = "What left this site"
 
 Table = tuple[Sequence[tuple[str, str]], Sequence[Sequence[object]]]
@@ -65,7 +64,7 @@ def page(folder: Path, records: SiteRecords, title: str | None = None) -> str:
     return render(
         SITE,
         title=title or TITLE,
-        summary=f"Peer (rank) {records.rank} of {_or_unknown(records.summary.size)}: what its program, dpeer, sent to "
+        summary=f"Peer (rank) {records.rank} of {records.size}: what its program, dpeer, sent to "
         "the other sites of a federation, and what it kept.",
         cautions=_cautions(records),
         sections=[
@@ -92,17 +91,11 @@ def _under_guarantee(records: SiteRecords) -> Section:
 
 def _cautions(records: SiteRecords) -> list[str]:
     summary, settings = records.summary, records.summary.settings
-    found = [f"Missing or damaged: {trouble}." for trouble in records.troubles]
+    found = []
     if summary.status != "done":
         found.append(
-            f"The peer ended before its last round ({summary.status}), after {_or_unknown(summary.completed_rounds)} "
-            f"of {_or_unknown(summary.rounds)} rounds."
-        )
-    lines = sum(line.bytes_sent or 0 for line in records.metrics.by_round.values())
-    if not records.troubles and lines != summary.bytes_sent:
-        found.append(
-            f"The records disagree on the bytes sent: {_or_unknown(summary.bytes_sent)} in summary.json, {lines:,} in "
-            "metrics.jsonl."
+            f"The peer ended before its last round ({summary.status}), after {records.completed_rounds} of "
+            f"{records.rounds} rounds."
         )
     if own := _own_programs(records):
         found.append(
@@ -124,13 +117,13 @@ def _cautions(records: SiteRecords) -> list[str]:
 
 
 def _sent_in_short(records: SiteRecords) -> list[str]:
-    summary = records.summary
     if records.nothing_left:
         return ["Nothing of a model was sent: this peer trained alone."]
-    others = "an unknown number of" if records.receivers is None else str(len(records.receivers))
+    others = "1 other peer" if len(records.receivers) == 1 else f"{len(records.receivers)} other peers"
+    rounds = "1 round" if records.releases == 1 else f"{records.releases:,} rounds"
     return [
-        f"The peer sent values of a model ({_or_unknown(summary.body_parameters)} trained numbers, its body) to "
-        f"{others} other {'peer' if others == '1' else 'peers'}: {_bytes(summary.bytes_sent)} in {_rounds(records)}.",
+        f"The peer sent values of a model ({records.body_parameters:,} trained numbers, its body) to {others}: "
+        f"{_bytes(records.bytes_sent)} in {rounds}.",
         "dpeer puts no row of the data and no prediction into a message. A body is computed from the data.",
     ]
 
@@ -142,9 +135,9 @@ def _trained(records: SiteRecords) -> Section:
         ("task", _name(summary.task)),
         ("model", _name(model) if model else "the task's own"),
         ("algorithm", _name(summary.algorithm)),
-        ("trained numbers", f"{_or_unknown(summary.body_parameters)} that were sent (the body), "
-                            f"{_or_unknown(summary.head_parameters)} that stayed (the head)"),
-        ("rounds", f"{_or_unknown(summary.completed_rounds)} of {_or_unknown(summary.rounds)}"),
+        ("trained numbers", f"{records.body_parameters:,} that were sent (the body), "
+                            f"{records.head_parameters:,} that stayed (the head)"),
+        ("rounds", f"{records.completed_rounds:,} of {records.rounds:,}"),
         ("log begins", _time(records.began)),
         ("log ends", _time(records.ended)),
         ("how it ended", summary.status),
@@ -158,23 +151,21 @@ def _left(records: SiteRecords) -> Section:
     title = "What left, and to whom"
     if records.nothing_left:
         return Section(title, ["No body was made, and none was sent."])
-    summary = records.summary
-    one = records.body_bytes
+    compress = records.summary.settings.get("compress")
     rows = [
-        ("rounds in which a body was sent", _counted(records.releases)),
-        ("copies of a body that were sent", _counted(records.copies)),
-        ("bytes of one copy", UNKNOWN if one is None else f"{one:,}, of the last body"),
-        ("bytes in all", _bytes(summary.bytes_sent)),
-        ("how values travel", _name(summary.settings.get("compress"))),
+        ("rounds in which a body was sent", f"{records.releases:,}"),
+        *([("bytes of one copy of the last body", f"{records.body_bytes:,}")] if records.body_bytes else []),
+        ("bytes in all", _bytes(records.bytes_sent)),
+        ("how values travel", _name(compress)),
     ]
     notes = [
         "Bytes are those of bodies, without handshakes and heartbeats. A copy that was sent again, because a "
         "connection broke, counts once."
     ]
-    if records.released is not None and records.released >= (summary.completed_rounds or 0):
+    if records.released is not None and records.released >= records.completed_rounds:
         notes.append("One more body was made in a round that was not completed. It may have left, and is not counted.")
-    if records.value_bytes is not None and summary.settings.get("compress") == "float32":
-        whole = 4 * _values(records.sent or {}) + 4 * sum(_counts(records.extras).values())
+    if records.body_bytes and compress == "float32":
+        whole = 4 * _values(records.sent) + 4 * sum(_counts(records.summary.extras).values())
         if records.value_bytes < whole:
             notes.append("A body has fewer bytes than these tensors: part of their values was left out of it.")
     sentences = [
@@ -184,11 +175,8 @@ def _left(records: SiteRecords) -> Section:
     tables: list[Table] = [(_TERMS, rows)]
     if keys := _keys(records):
         tables.append(([("rank", ""), ("public key", "name")], keys))
-    if records.sent is None:
-        notes.append("Names and shapes of the tensors that were sent: " + UNKNOWN + ".")
-    else:
-        tables.append((_TENSORS, _tensors(records.sent)))
-    extras = [f"{name} ({count:,} values)" for name, count in _counts(records.extras).items()]
+    tables.append((_TENSORS, _tensors(records.sent)))
+    extras = [f"{name} ({count:,} values)" for name, count in _counts(records.summary.extras).items()]
     if extras:
         notes.append(f"The algorithm sends beside them: {_listed(extras)}.")
     notes.append(
@@ -199,11 +187,8 @@ def _left(records: SiteRecords) -> Section:
 
 
 def _to_whom(records: SiteRecords) -> list[str]:
-    if records.receivers is None:
-        found = ["To which peers bodies went: " + UNKNOWN + "."]
-    else:
-        which = "The last body was" if records.members else "Bodies were"
-        found = [f"{which} for {_ranks(records.receivers)}."]
+    which = "The body of the last round was" if records.members else "Bodies were"
+    found = [f"{which} for {_ranks(records.receivers) if records.receivers else 'no peer'}."]
     if records.members:
         found.append(
             f"Member list {records.members.version} was in use at the end. Under earlier lists bodies may have gone to "
@@ -214,29 +199,26 @@ def _to_whom(records: SiteRecords) -> list[str]:
     if records.summary.settings.get("secret"):
         found.append("Connections were encrypted, and each end proved its key.")
     elif not records.summary.settings.get("insecure"):
-        found.append("Whether connections were encrypted: " + UNKNOWN + ".")
+        found.append("These records do not hold whether connections were encrypted.")
     if not _keys(records):
         found.append("This folder does not hold the peers' keys. If they have any, the federation file lists them.")
     return found
 
 
 def _stayed(folder: Path, records: SiteRecords) -> Section:
-    summary = records.summary
     sentences = ["dpeer sends none of these files, and no row of the data that it reads."]
     tables: list[Table] = []
-    if records.stayed is None:
-        sentences.append("Names and shapes of the tensors that stayed: " + UNKNOWN + ".")
-    elif records.stayed:
+    if records.stayed:
         sentences.append("These tensors of the model, the head, stayed, too.")
         tables.append((_TENSORS, _tensors(records.stayed)))
-    elif summary.head_parameters:
-        sentences.append(f"A personal model of {summary.head_parameters:,} trained numbers stayed, too.")
+    elif records.head_parameters:
+        sentences.append(f"A personal model of {records.head_parameters:,} trained numbers stayed, too.")
     else:
         sentences.append("No part of the model in training stayed: its head was sent with the body.")
     there = [(name, what) for name, what in _FILES.items() if (folder / name).exists()]
     tables.append(([("file", "name"), ("what it holds", "text")], there))
     notes = []
-    privacy = summary.settings.get("privacy")
+    privacy = records.summary.settings.get("privacy")
     if privacy == "sample":
         notes.append("docs/privacy.md names the files that a site with this guarantee may give away itself.")
     elif privacy == "client":
@@ -246,7 +228,7 @@ def _stayed(folder: Path, records: SiteRecords) -> Section:
 
 def _hashes(records: SiteRecords) -> Section:
     versions = ", ".join(f"{name} {value}" for name, value in table_or_empty(records.card.get("versions")).items())
-    rows = [("hash of the compared settings", records.federation or UNKNOWN), ("programs", versions or UNKNOWN)]
+    rows = [("hash of the compared settings", records.federation), ("programs", versions)]
     if records.members is not None:
         rows.insert(1, (f"hash of member list {records.members.version}", records.members.digest.hex()))
     note = (
@@ -303,34 +285,18 @@ def _value(value: Any) -> str:
     """A compared setting; of hashes of names only how many, for there may be thousands."""
     if isinstance(value, Mapping):
         return f"{len(value)} hashes of names"
-    return "none" if value is None else _name(value)
+    return _name(value)
 
 
 def _name(value: Any) -> str:
     """A setting's value; of a path to a program its last part alone."""
     if value is None:
-        return UNKNOWN
+        return "none"
     return str(value).replace("\\", "/").rpartition("/")[2] if ".py:" in str(value) else str(value)
 
 
-def _counted(value: int | None) -> str:
-    return UNKNOWN if value is None else f"{value:,}"
-
-
-def _or_unknown(value: int | None) -> str:
-    return "an unknown number" if value is None else f"{value:,}"
-
-
-def _bytes(count: int | None) -> str:
-    if count is None:
-        return "an unknown number of bytes"
+def _bytes(count: int) -> str:
     return f"{count:,} bytes" + (f" ({size_of(count)})" if count >= 1000 else "")
-
-
-def _rounds(records: SiteRecords) -> str:
-    if records.releases is None:
-        return "an unknown number of rounds"
-    return "1 round" if records.releases == 1 else f"{records.releases:,} rounds"
 
 
 def _ranks(ranks: Sequence[object]) -> str:
@@ -341,8 +307,5 @@ def _listed(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def _time(seconds: float | None) -> str:
-    try:
-        return UNKNOWN if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
-    except (OverflowError, ValueError, OSError):
-        return UNKNOWN
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
