@@ -15,7 +15,6 @@ from dpeer.peer.core.effects import Admit, Close, Deliver, Dial, Effect, Fail, K
 from dpeer.peer.core.limits import REST, REST_AFTER
 from dpeer.peer.core.member_list import MemberList
 from dpeer.peer.core.protocol import Core
-from dpeer.peer.core.round_budget import RoundLimit
 from dpeer.peer.core.wait import Kind
 from dpeer.peer.core.wire import Goodbyes
 from dpeer.peer.transport import Broken, Link, Sent, Transport
@@ -121,14 +120,6 @@ class Driver:
         """Make round `number` this peer's current round: the rounds before are on disk."""
         self._do(self.core.begin(number, self.now()))
 
-    def train(self, number: int) -> RoundLimit | None:
-        """Round `number`'s local training begins; returns its limit, None without a budget."""
-        return self.core.train(number, self.now())
-
-    def trained(self, share: float) -> None:
-        """The training, of this share of the round's steps, is over."""
-        self.core.round_budget.trained(share, self.now())
-
     def send(self, number: int, body: Released | None) -> None:
         """Send round `number`'s body to the out-neighbors as each becomes ready; None without one."""
         self._do(self.core.release(number, body, self.now()))
@@ -151,10 +142,6 @@ class Driver:
         """The seconds in which neighbors' bodies were coming in so far."""
         return self.core.incoming_bodies.receive_time.seconds(self.now())
 
-    def adopted(self, number: int) -> None:
-        """This peer, which was left behind, has adopted its neighbors' bodies of round `number`."""
-        self.core.entry.adopt(number)
-
     async def settle(self, number: int) -> int:
         """Wait until round `number` may be completed; return the bytes of all copies of its body."""
         found: Wake = await self._until("settle", number)
@@ -163,10 +150,6 @@ class Driver:
     def drain(self) -> None:
         """Begin no other round; a wait in which no round runs ends at once."""
         self._do(self.core.drain(self.now()))
-
-    def say(self, event: LogEvent) -> None:
-        """Log an event of the round loop."""
-        self._log(event)
 
     def left_out(self, rank: int, reason: str) -> None:
         """Count a body that arrived whole but must not be mixed, and log it once."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from dpeer.exceptions import Drained
@@ -15,7 +16,7 @@ from dpeer.peer.learner import Evaluation, Learner
 from dpeer.peer.saver import Saver
 from dpeer.peer.worker import Worker
 from dpeer.results.records import RoundRecord
-from dpeer.topology import Neighborhood, Row
+from dpeer.topology import Row
 
 
 class Stopwatch:
@@ -29,68 +30,6 @@ class Stopwatch:
         now = time.perf_counter()
         seconds, self._since = now - self._since, now
         return seconds
-
-
-@dataclass
-class _Round:
-    """A round while it runs.
-
-    Attributes:
-        number: Which.
-        graph: This peer's neighbors in it.
-        behind: Whether the others have gone past it, so that this peer sits it out.
-        stated: Whether the operator states that it may have been released on a disk that was lost, so it is not now.
-        last: Whether it is the last one.
-        evaluates: Whether its models are measured.
-        gradients: How many gradients of samples the learner had computed before it.
-        watch: Measures its parts.
-        train_loss: The mean loss of the last local epoch; None where none was trained.
-        released: The released body; None without one.
-        steps: The minibatches of each phase.
-        steps_asked: How many they are without a budget.
-        trained: The measured model before mixing.
-        mixes: Whether this peer takes a mean.
-        heard: The ranks whose bodies were mixed, or adopted.
-        bytes_received: The bytes of these bodies.
-        mixed: The measured model after mixing, and in the last round after that work.
-        tuned: The measured copy that was fine-tuned at home after the last round; None without one.
-        bytes_sent: The bytes of all copies of the own body.
-        waits_receiving: Seconds of waiting in which neighbors' bodies were coming in.
-    """
-
-    number: int
-    graph: Neighborhood
-    behind: bool
-    stated: bool
-    last: bool
-    evaluates: bool
-    gradients: int
-    watch: Stopwatch
-    train_loss: float | None = None
-    released: Released | None = None
-    steps: list[int] = field(default_factory=list)
-    steps_asked: list[int] = field(default_factory=list)
-    trained: Evaluation | None = None
-    mixes: bool = False
-    heard: list[int] = field(default_factory=list)
-    bytes_received: int = 0
-    mixed: Evaluation | None = None
-    tuned: Evaluation | None = None
-    bytes_sent: int = 0
-    train_seconds: float = 0.0
-    exchange_seconds: float = 0.0
-    mix_seconds: float = 0.0
-    waits_receiving: float = 0.0
-
-    @property
-    def active(self) -> bool:
-        """Whether this peer trains and releases."""
-        return self.graph.active and not self.behind and not self.stated
-
-    @property
-    def adopted(self) -> bool:
-        """Whether this peer's body was replaced by the mean of its neighbors'."""
-        return self.behind and bool(self.heard)
 
 
 async def run_rounds(
@@ -118,20 +57,13 @@ async def run_rounds(
     loop, number = _RoundLoop(learner, driver, worker, saver, evaluate_every), start
     while not await loop.over(number):
         await loop.reach(number)
-        one = await loop.begin(number)
-        await loop.train(one)
-        await loop.evaluate_trained(one)
-        received = await loop.collect(one)
-        await loop.mix(one, received)
-        await loop.evaluate_mixed(one)
-        await loop.settle(one)
-        await loop.complete(one)
+        await loop.run(number)
         number += 1
 
 
 @dataclass
 class _RoundLoop:
-    """The parts of a round, in their order."""
+    """A round, and what comes before it and after the last one."""
 
     learner: Learner
     driver: Driver
@@ -168,161 +100,127 @@ class _RoundLoop:
             raise end
         driver.enter(number)
 
-    async def begin(self, number: int) -> _Round:
-        """Begin a round: find out whether it is sat out."""
-        driver, learner, schedule = self.driver, self.learner, self.driver.core.schedule
-        graph, behind = schedule.at(number), driver.behind(number)
-        last = number == schedule.rounds - 1
-        evaluates = (number + 1) % self.evaluate_every == 0 or last
-        gradients = learner.figures.gradients
-        stated = number < driver.core.entry.earliest
-        return _Round(number, graph, behind, stated, last, evaluates, gradients, Stopwatch())
+    async def run(self, number: int) -> None:
+        """Run a round; its record is filled on the way."""
+        learner, driver, core, worker, saver = self.learner, self.driver, self.driver.core, self.worker, self.saver
+        graph, behind = core.schedule.at(number), driver.behind(number)
+        active = graph.active and not behind and number >= core.entry.earliest
+        last = number == core.schedule.rounds - 1
+        evaluates = last or (number + 1) % self.evaluate_every == 0
+        record, gradients, watch = RoundRecord(round=number), learner.figures.gradients, Stopwatch()
 
-    async def train(self, one: _Round) -> None:
-        """Train and release, or sit out; the body leaves once the round before is on disk."""
-        number, learner = one.number, self.learner
-        limit = self.driver.train(number) if one.active else None
-        if one.active:
-            receivers, lateness = one.graph.out_neighbors, self.driver.core.lateness
-            one.train_loss, one.released, one.train_seconds = await self.worker.run(
-                train_and_release, learner, number, receivers, one.watch, self.saver, limit, lambda: lateness.in_vain
-            )
+        # Train and release, or sit out; the body leaves once the round before is on disk.
+        limit = core.train(number, driver.now()) if active else None
+        released: Released | None = None
+        if active:
+            released = await worker.run(
+                train_and_release, learner, record, graph.out_neighbors, watch, saver, limit,
+                lambda: core.lateness.in_vain,
+            )  # fmt: skip
         else:
-            one.train_seconds = await self.worker.run(sit_out, learner, number, one.watch)
-        one.steps, one.steps_asked = list(learner.figures.steps), list(learner.figures.steps_asked)
-        if limit is not None and any(one.steps_asked):
-            self.driver.trained(sum(one.steps) / sum(one.steps_asked))
-        self.saver.once_saved(partial(self.driver.send, number, one.released))
-        one.exchange_seconds = one.watch.lap()
+            await worker.run(sit_out, learner, record, watch)
+        record.active = active or number <= saver.files.releases.released
+        record.steps, record.steps_asked = list(learner.figures.steps), list(learner.figures.steps_asked)
+        if limit is not None and any(record.steps_asked):
+            core.round_budget.trained(sum(record.steps) / sum(record.steps_asked), driver.now())
+        saver.once_saved(partial(driver.send, number, released))
+        exchange_seconds = watch.lap()
 
-    async def evaluate_trained(self, one: _Round) -> None:
-        """Measure the model before mixing, while the bodies are on their way.
+        # Measure the model before mixing, while the bodies are on their way. A model that is as it was when it was last
+        # measured is not measured again: a peer that catches up is quick.
+        trained = self.measured if evaluates and behind else None
+        if evaluates and trained is None:
+            trained = await worker.run(learner.evaluate)
+        watch.lap()
 
-        A model that is as it was when it was last measured is not measured again: a peer that catches up is quick.
-        """
-        if one.evaluates:
-            known = self.measured if one.behind else None
-            one.trained = known if known is not None else await self.worker.run(self.learner.evaluate)
-        one.watch.lap()
+        await saver.saved()
+        before = driver.receive_seconds
+        received = await driver.collect(number)
+        waits_receiving = driver.receive_seconds - before
+        exchange_seconds += watch.lap()
 
-    async def collect(self, one: _Round) -> dict[int, Received]:
-        """The neighbors' bodies of the round, once the round before is on disk."""
-        await self.saver.saved()
-        before = self.driver.receive_seconds
-        received = await self.driver.collect(one.number)
-        self._has_waited(one, before)
-        return received
+        # A peer that has trained and not released mixes nothing: its own part would be missing. One that sits out and
+        # hears others all the same (`ServerSampling`) takes their mean.
+        mixes = released is not None or (not active and bool(received))
+        await self._mix(record, received, graph.row if mixes else None, behind=behind)
+        record.missed = sorted(set(graph.in_neighbors) - set(record.heard))
+        if released is not None and record.heard:
+            record.disagreement = learner.figures.disagreement
+        record.mix_seconds = watch.lap()
 
-    def _has_waited(self, one: _Round, received: float) -> None:
-        """Note the end of a wait for nothing but others; `received`: `receive_seconds` when it began."""
-        one.waits_receiving += self.driver.receive_seconds - received
-        one.exchange_seconds += one.watch.lap()
+        mixed = None if mixes else trained
+        if evaluates and mixed is None:
+            mixed = await worker.run(learner.evaluate)
+        if active or mixes or mixed is not None:
+            self.measured = mixed
+        tuned = await worker.run(learner.fine_tune, number) if last else None
+        for point, found in (("", mixed), ("_trained", trained), ("_finished", tuned)):
+            record.add(found, point)
+        watch.lap()
 
-    async def mix(self, one: _Round, received: dict[int, Received]) -> None:
-        """Mix the bodies, or adopt their mean, and drop them: the next round trains without them in memory.
+        before = driver.receive_seconds
+        record.bytes_sent = await driver.settle(number)
+        waits_receiving += driver.receive_seconds - before
+        record.exchange_seconds = exchange_seconds + watch.lap()
 
-        A peer that has trained and not released mixes nothing: its own part would be missing. One that sits out and
-        hears others all the same (`ServerSampling`) takes their mean.
-        """
-        number, driver = one.number, self.driver
-        one.mixes = one.released is not None or (not one.active and bool(received))
-        adopts = one.behind and bool(received)
-        if adopts:
-            refused = await self.worker.run(adopt_received, self.learner, number, received, one.graph.row)
+        before, self.received = self.received, driver.receive_seconds
+        record.receive_seconds = self.received - before
+        record.hidden_seconds = max(0.0, record.receive_seconds - waits_receiving)
+        record.samples = learner.figures.gradients - gradients
+        record.privacy = learner.privacy
+        if record.privacy:
+            record.epsilon, record.delta = record.privacy["epsilon"], record.privacy["delta"]
+        over = behind and not record.adopted and core.members.passed(number)
+        await saver.complete(record, over=over)
+
+    async def _mix(self, record: RoundRecord, received: dict[int, Received], row: Row | None, *, behind: bool) -> None:
+        """Mix the bodies by this row, or adopt their mean, and drop them: the next round trains without them."""
+        number, learner = record.round, self.learner
+        if behind and row is not None:
+            refused = await self.worker.run(adopt_received, learner, number, received, row)
         else:
-            run = self.worker.run_at_once if self.learner.about.mixes_at_once else self.worker.run
-            refused = await run(mix_received, self.learner, received, one.graph.row if one.mixes else None)
+            run = self.worker.run_at_once if learner.about.mixes_at_once else self.worker.run
+            refused = await run(mix_received, learner, received, row)
         for neighbor, reason in refused.items():
-            driver.left_out(neighbor, reason)
+            self.driver.left_out(neighbor, reason)
             del received[neighbor]
-        if adopts and received:
-            driver.adopted(number)
-        if not one.mixes:
-            received.clear()
-        one.heard, one.bytes_received = sorted(received), sum(body.wire_bytes for body in received.values())
+        record.adopted = behind and bool(received)
+        if record.adopted:
+            self.driver.core.entry.adopt(number)
+        mixed = {} if row is None else received
+        record.heard, record.bytes_received = sorted(mixed), sum(body.wire_bytes for body in mixed.values())
         received.clear()
-        one.mix_seconds = one.watch.lap()
-
-    async def evaluate_mixed(self, one: _Round) -> None:
-        """Measure the model after mixing, and after the last round as it is finished at home."""
-        learner, worker = self.learner, self.worker
-        one.mixed = None if one.mixes else one.trained
-        if one.evaluates and one.mixed is None:
-            one.mixed = await worker.run(learner.evaluate)
-        if one.active or one.mixes or one.mixed is not None:
-            self.measured = one.mixed
-        one.tuned = await worker.run(learner.fine_tune, one.number) if one.last else None
-        one.watch.lap()
-
-    async def settle(self, one: _Round) -> None:
-        """Wait until the round may be complete."""
-        before = self.driver.receive_seconds
-        one.bytes_sent = await self.driver.settle(one.number)
-        self._has_waited(one, before)
-
-    async def complete(self, one: _Round) -> None:
-        """Copy the state and the record of the round, which go to disk while the next one trains."""
-        number, learner, saver = one.number, self.learner, self.saver
-        privacy = learner.privacy
-        received, self.received = self.received, self.driver.receive_seconds
-        over = one.behind and not one.adopted and self.driver.core.members.passed(number)
-        await saver.complete(
-            RoundRecord.evaluated(
-                one.mixed,
-                one.trained,
-                one.tuned,
-                round=number,
-                train_loss=one.train_loss,
-                bytes_sent=one.bytes_sent,
-                bytes_received=one.bytes_received,
-                heard=one.heard,
-                missed=sorted(set(one.graph.in_neighbors) - set(one.heard)),
-                train_seconds=one.train_seconds,
-                exchange_seconds=one.exchange_seconds,
-                mix_seconds=one.mix_seconds,
-                receive_seconds=self.received - received,
-                hidden_seconds=max(0.0, self.received - received - one.waits_receiving),
-                samples=learner.figures.gradients - one.gradients,
-                steps=one.steps,
-                steps_asked=one.steps_asked,
-                active=one.active or number <= saver.files.releases.released,
-                adopted=one.adopted,
-                disagreement=learner.figures.disagreement if one.released is not None and one.heard else None,
-                epsilon=privacy["epsilon"] if privacy else None,
-                delta=privacy["delta"] if privacy else None,
-                privacy=privacy,
-            ),
-            over=over,
-        )
 
 
 def train_and_release(
     learner: Learner,
-    number: int,
+    record: RoundRecord,
     receivers: Sequence[int],
     watch: Stopwatch,
     saver: Saver,
     limit: RoundLimit | None,
     in_vain: Callable[[], bool],
-) -> tuple[float | None, Released | None, float]:
-    """Train, within a limit, and release; returns the training loss, the body, and training's seconds.
+) -> Released | None:
+    """Train the record's round, within a limit, and release; returns the body.
 
     A round that has been released before is trained with as many steps: a peer releases one body a round. A body that
     reaches no neighbor any more (`in_vain`) is not released, and costs no privacy.
     """
+    number = record.round
     limit = saver.files.releases.recorded(number) or limit
     loss = learner.train(number, share=1.0 if limit is None else limit.share)
-    taken = watch.lap()
+    record.train_loss, record.diverged = loss, loss is not None and not math.isfinite(loss)
+    record.train_seconds = watch.lap()
     payload = None if in_vain() else learner.release(number, receivers)
     if payload is not None:
         saver.files.releases.note(number, limit)
-    return loss, None if payload is None else Released.of(payload), taken
+    return None if payload is None else Released.of(payload)
 
 
-def sit_out(learner: Learner, number: int, watch: Stopwatch) -> float:
-    """Let a round go by; returns the seconds that this took."""
-    learner.sit_out(number)
-    return watch.lap()
+def sit_out(learner: Learner, record: RoundRecord, watch: Stopwatch) -> None:
+    """Let the record's round go by."""
+    learner.sit_out(record.round)
+    record.train_seconds = watch.lap()
 
 
 def mix_received(learner: Learner, received: Mapping[int, Received], row: Row | None) -> Mapping[int, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,9 +61,9 @@ def _if_true(value: Any) -> bool:
     return value is True
 
 
-@dataclass(frozen=True)
+@dataclass
 class RoundRecord(JsonFields):
-    """One line of metrics.jsonl (docs/files.md), as it is written and read.
+    """One line of metrics.jsonl (docs/files.md): filled while the round runs, and as it is read.
 
     None stands for what was not evaluated, for a task without such a metric, and for a value that is missing in the
     file, damaged or not finite.
@@ -122,23 +121,15 @@ class RoundRecord(JsonFields):
     diverged: bool = json_field(_if_true)
     """Whether training has diverged: its loss was not finite."""
 
-    @classmethod
-    def evaluated(
-        cls, after: Evaluation | None, trained: Evaluation | None, finished: Evaluation | None = None, **fields: Any
-    ) -> RoundRecord:
-        """A record with the figures of the round's evaluations."""
-        loss = fields.get("train_loss")
-        found: dict[str, Any] = {"diverged": loss is not None and not math.isfinite(loss)}
-        for point, one in (("", after), ("_trained", trained), ("_finished", finished)):
-            if one is not None:
-                found |= {f"{name}{point}": getattr(one, name) for name in _EVALUATED}
-                found[f"metrics{point}"] = dict(one.metrics)
-        return cls(
-            generalization_gap=gap(after.training_accuracy, after.accuracy) if after else None,
-            auroc=after.auroc if after else None,
-            **found,
-            **fields,
-        )
+    def add(self, found: Evaluation | None, point: str) -> None:
+        """Take the figures of an evaluation "" (after mixing), "_trained" or "_finished"; nothing without one."""
+        if found is None:
+            return
+        for name in _EVALUATED:
+            setattr(self, f"{name}{point}", getattr(found, name))
+        setattr(self, f"metrics{point}", dict(found.metrics))
+        if not point:
+            self.generalization_gap, self.auroc = gap(found.training_accuracy, found.accuracy), found.auroc
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values: numbers that are not finite become None."""

@@ -220,13 +220,12 @@ def test_measuring_changes_no_bit_of_a_model(dropout: float) -> None:
 
 def test_a_line_has_the_gap_of_the_mixed_model() -> None:
     after, trained = Evaluation(0.7, 0.1, {}, 0.9), Evaluation(0.6, 0.1, {}, 1.0)
-    fields: dict[str, Any] = {
-        "round": 0, "train_loss": 0.1, "bytes_sent": 0, "bytes_received": 0, "heard": [], "missed": [],
-        "train_seconds": 0.0, "exchange_seconds": 0.0, "mix_seconds": 0.0, "samples": 1,
-    }  # fmt: skip
-    line = RoundRecord.evaluated(after, trained, **fields).as_dict()
-    assert (line["training_accuracy"], line["training_accuracy_trained"]) == (0.9, 1.0)
-    assert line["generalization_gap"] == pytest.approx(0.2)
-    without = RoundRecord.evaluated(None, None, **fields).as_dict()
-    assert without["training_accuracy"] is without["generalization_gap"] is None
+    line = RoundRecord(round=0)
+    line.add(after, "")
+    line.add(trained, "_trained")
+    assert (line.training_accuracy, line.training_accuracy_trained) == (0.9, 1.0)
+    assert line.generalization_gap == pytest.approx(0.2)
+    line = RoundRecord(round=0)
+    line.add(None, "")
+    assert line.training_accuracy is line.generalization_gap is None
     assert gap(None, 0.5) is gap(0.5, None) is None

@@ -184,12 +184,12 @@ def send_to_all_peers(patch):
 
 def count_every_round_as_mixed(patch):
     """A round in which a peer mixed nothing looks like any other."""
-    evaluated = RoundRecord.evaluated
+    as_dict = RoundRecord.as_dict
 
-    def proud(*points, heard, missed, **fields):
-        return evaluated(*points, heard=sorted({*heard, *missed}), missed=[], **fields)
+    def proud(self):
+        return as_dict(self) | {"heard": sorted({*self.heard, *self.missed}), "missed": []}
 
-    patch.setattr(RoundRecord, "evaluated", proud)
+    patch.setattr(RoundRecord, "as_dict", proud)
 
 
 _FULL = Conditions(latency=(0.001, 0.8), capacity=2, chunk_bytes=16)
