@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,6 @@ import nbformat
 import numpy as np
 import pytest
 import torch
-from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import start_new_kernel
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -166,40 +164,6 @@ def test_an_earlier_run_is_kept_resumed_or_overwritten(small: Callable[..., dpee
     assert len(dpeer.run(small(rounds=1), overwrite=True).metrics(0)) == 1
 
 
-def test_what_is_assigned_to_settings_counts(small: Callable[..., dpeer.Settings], tmp_path: Path) -> None:
-    settings = small(task="digits")
-    settings.task, settings.out, settings.rounds = make_task, str(tmp_path / "other"), 1
-    settings.rank[1] = {"task_options": {"shift": 3.0}}
-    run = dpeer.run(settings)
-    assert run.folder == tmp_path / "other"
-    shifted = dpeer.run(small(rounds=1, rank={1: {"task_options": {"shift": 3.0}}})).metrics(1)[0]["test_loss"]
-    assert run.metrics(1)[0]["test_loss"] == shifted
-
-
-SCRIPT = """
-import dpeer
-
-for mode in ("simulate", "cluster"):
-    run = dpeer.run(dpeer.Settings(size=3, rounds=2, task="small.py:task", out=mode), mode=mode)
-    print(run.summary["accuracy_mean"])
-"""
-
-
-def test_a_script_without_a_main_guard_gives_the_same_bits_either_way(small_task: Path) -> None:
-    folder = small_task.parent
-    small_task.rename(folder / "small.py")
-    done = python(SCRIPT, folder)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    assert len(done.stdout.splitlines()) == 2, "the peers' processes do not run it again"
-    for rank in range(3):
-        here, there = (dpeer.open_run(folder / mode).model(rank) for mode in ("simulate", "cluster"))
-        assert all(np.array_equal(here[name], there[name]) for name in here)
-        lines = map(json.loads, (folder / f"cluster/rank-{rank}/log.jsonl").read_text().splitlines())
-        (at,) = (line["address"] for line in lines if line["event"] == "listening")
-        assert at.startswith("ipc://")
-        assert not Path(at.removeprefix("ipc://")).parent.exists(), "the folder of the sockets ends with the run"
-
-
 ENVIRONMENT = """
 import os
 import dpeer
@@ -232,6 +196,10 @@ def test_the_scripts_own_task_runs_in_processes_with_folder_and_environment_of_n
     assert (done.returncode, done.stderr) == (0, "")
     for value in ("first", "None"):
         assert (folder / value / "run" / "rank-1" / "output.txt").read_text() == f"{value} here {value}\n"
+        lines = map(json.loads, (folder / value / "run" / "rank-1" / "log.jsonl").read_text().splitlines())
+        (at,) = (line["address"] for line in lines if line["event"] == "listening")
+        assert at.startswith("ipc://")
+        assert not Path(at.removeprefix("ipc://")).parent.exists(), "the folder of the sockets ends with the run"
     unguarded = python(ENVIRONMENT.replace("GUARD", "if True:").replace("str(value)", "'other'"), folder)
     assert "PeerFailed" in unguarded.stderr
     assert "put the call below `if __name__ == '__main__':`" in unguarded.stderr
@@ -273,37 +241,6 @@ def test_ctrl_c_stops_a_script_and_its_last_round_is_kept(mode: str, small_task:
     # Of processes one may have completed the round for which the others still waited.
     assert max(rounds) - min(rounds) <= (mode == "cluster")
     assert min(rounds) >= 3
-
-
-@pytest.mark.parametrize("mode", only(["simulate"], ["simulate", "cluster"]))
-def test_the_interruption_of_a_notebooks_cell_stops_a_run_and_the_kernel_goes_on(mode: str, small_task: Path) -> None:
-    folder = small_task.parent
-    small_task.rename(folder / "small.py")
-    manager, kernel = start_new_kernel(cwd=str(folder), env={**os.environ, "PYTHONPATH": str(ROOT)})
-    try:
-        out = printed_by(kernel, kernel.execute(INTERRUPTED.replace("MODE", repr(mode))))
-        assert any("2" in text.split() for text in out)
-        manager.interrupt_kernel()
-        assert "".join(out).split()[-1] == "stopped"
-        assert "".join(printed_by(kernel, kernel.execute("2 + 2; print('still', 'here')"))).strip() == "still here"
-    finally:
-        kernel.stop_channels()
-        manager.shutdown_kernel(now=True)
-    assert len(dpeer.open_run(folder / mode).metrics(0)) >= 3
-
-
-def printed_by(kernel: BlockingKernelClient, asked: str) -> Iterator[str]:
-    """What a cell prints, as it comes."""
-    while True:
-        message = kernel.get_iopub_msg(timeout=120)
-        if message["parent_header"].get("msg_id") != asked:
-            continue
-        content = message["content"]
-        assert message["msg_type"] != "error", content
-        if message["msg_type"] == "stream" and content["name"] == "stdout":
-            yield content["text"]
-        elif message["msg_type"] == "status" and content["execution_state"] == "idle":
-            return
 
 
 def test_a_run_may_be_started_from_any_thread(small: Callable[..., dpeer.Settings]) -> None:

@@ -1,6 +1,6 @@
 """examples/deploy: files that parse, name each other rightly and hold commands of dpeer.
 
-No container is built or started here. `kubectl` and `systemd-analyze` look at their files where they are installed.
+No container is built or started here. `systemd-analyze` looks at its file where it is installed.
 That the script of Slurm runs a federation is in tests/system/test_slurm.py.
 """
 
@@ -101,18 +101,6 @@ def test_dashboard_and_alerts_ask_for_metrics_that_are_there():
     assert asked - there == set()
 
 
-def test_what_compose_mounts_is_in_its_folder_or_made_by_init_or_by_hand():
-    there = {path.name for path in COMPOSE.iterdir()} | {"federation", "runs"}
-    services = read(COMPOSE / "compose.yml")["services"].values()
-    named = {mount.partition(":")[0] for one in services for mount in one["volumes"]} - {"prometheus", "grafana"}
-    assert {Path(one).parts[0] for one in named} <= there
-    (source,) = read(COMPOSE / "grafana" / "provisioning" / "datasources" / "prometheus.yml")["datasources"]
-    board = json.loads((COMPOSE / "grafana" / "dashboards" / "dpeer.json").read_text())
-    assert {panel["datasource"]["uid"] for panel in board["panels"]} == {source["uid"]}
-    places = [tuple(panel["gridPos"][key] for key in "xy") for panel in board["panels"]]
-    assert len(set(places)) == len(places)
-
-
 def test_the_pods_of_kubernetes_are_the_ranks_that_init_writes(federation):
     made, found = federation(KUBERNETES, "--bind-all"), documents(KUBERNETES / "dpeer.yaml")
     pods, service = found["StatefulSet"], found["Service"]
@@ -142,31 +130,6 @@ def test_the_pods_of_kubernetes_are_the_ranks_that_init_writes(federation):
     words = shlex.split(subprocess.run(["sh", "-c", f"echo {shell}"], env={"POD": f"{name}-3"}, check=True,
                                        capture_output=True, text=True).stdout)  # fmt: skip
     assert words[:3] == ["dpeer", "status", "/runs/rank-3"]
-
-
-def leaves(content: object, place: tuple = ()) -> dict:
-    """Every value of a document by its place in it."""
-    if isinstance(content, dict):
-        return {name: value for key, one in content.items() for name, value in leaves(one, (*place, key)).items()}
-    if isinstance(content, list):
-        return {name: value for key, one in enumerate(content) for name, value in leaves(one, (*place, key)).items()}
-    return {place: content}
-
-
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-def test_kubectl_knows_every_field_and_builds_what_is_applied(federation, tmp_path):
-    """A field that its types do not have is dropped from what it prints."""
-    source = documents(KUBERNETES / "dpeer.yaml")["StatefulSet"]
-    (tmp_path / "pods.yaml").write_text(yaml.safe_dump(source))
-    local = ["kubectl", "set", "image", "--local", "-f", tmp_path / "pods.yaml", "dpeer=other", "-o", "yaml"]
-    known = yaml.safe_load(subprocess.run(local, check=True, capture_output=True, text=True).stdout)
-    assert leaves(source).keys() - leaves(known).keys() == set()
-    federation(KUBERNETES, "--bind-all")
-    for one in KUBERNETES.glob("*.yaml"):
-        shutil.copy(one, tmp_path)
-    built = subprocess.run(["kubectl", "kustomize", tmp_path], check=True, capture_output=True, text=True).stdout
-    kinds = [one["kind"] for one in yaml.safe_load_all(built)]
-    assert sorted(kinds) == ["ConfigMap", "Secret", "Service", "StatefulSet"]
 
 
 def unit(folder: Path) -> Path:
