@@ -43,7 +43,6 @@ OWN = [
 def test_methods_of_one_paper_differ_in_their_algorithm_alone(
     name: str, algorithm: str, other: str, more: dict[str, Any]
 ) -> None:
-    """The values of one of each paper are held against it in tests/experiments/test_papers.py."""
     expected = {**PRESETS[name].values, **more, "algorithm": PRESETS[other].values["algorithm"]}
     assert PRESETS[other].values == expected
     assert PRESETS[name].values["algorithm"] == algorithm

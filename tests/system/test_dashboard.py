@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from tests.report.html_tree import Node, tree
 from tests.runs import PACED
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -39,11 +38,10 @@ def browse(folder: Path, url: str, width: int) -> str:
 
 def page_of(document: str) -> tuple[dict[str, str], dict[str, str], str]:
     """By ends, the kinds of links; by rank, the standings of peers; and the words on those that take no part."""
-    found: Node = tree(document)
-    links = {one.attributes["data-link"] or "": (one.classes - {"link"}).pop() for one in found.all("g", "link")
-             if "data-link" in one.attributes}  # fmt: skip
-    peers = {one.attributes["data-rank"] or "": (one.classes - {"peer"}).pop() for one in found.all("g", "peer")}
-    return links, peers, "".join(one.text for one in found.all("ul", id="trouble"))
+    links = {ends: kind for kind, ends in re.findall(r'<g class="link (\w+)" data-link="(.+?)"', document)}
+    peers = {rank: standing for standing, rank in re.findall(r'<g class="peer (\w+)" data-rank="(.+?)"', document)}
+    (trouble,) = re.findall(r'<ul id="trouble".*?>(.*?)</ul>', document)
+    return links, peers, re.sub(r"<.*?>", "", trouble)
 
 
 ALIVE = {"0-1": "alive", "0-2": "alive", "1-2": "alive"}

@@ -5,7 +5,6 @@ it is not; so does an entry of either that no document has any more.
 """
 
 import json
-import pickle
 import re
 import shlex
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from dpeer.results.sites import Site
 from dpeer.training.models import build_model
 from tests.documents import PLACES, ROOT, printed_in_readme
 from tests.runs import words_of
+from tests.training.dataset_files import cifar10, glue, har_arrays, har_folder
 
 # Data of the layouts that the documents name, in the folder where the command is run. ------------------------------
 
@@ -55,11 +55,7 @@ def new_visits(folder: Path) -> None:
 
 
 def cifar(folder: Path) -> None:
-    inner = folder / "DIR" / "cifar-10-batches-py"
-    inner.mkdir(parents=True)
-    for seed, name in enumerate([*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"]):
-        images = np.random.default_rng(seed).integers(0, 256, (40, 3072), dtype=np.uint8)
-        (inner / name).write_bytes(pickle.dumps({b"data": images, b"labels": [n % 10 for n in range(40)]}, 2))
+    cifar10(folder / "DIR")
 
 
 def weights(folder: Path) -> None:
@@ -68,30 +64,12 @@ def weights(folder: Path) -> None:
     save_file(made.state_dict(), folder / "vit.safetensors")
 
 
-def persons() -> dict[str, Any]:
-    """Five persons' windows; each does each of six activities for four that overlap by half."""
-    signal = np.random.default_rng(0).normal(size=(5, 6, 64 * 5, 9)).astype(np.float32)
-    windows = np.stack([signal[:, :, 64 * n : 64 * n + 128] for n in range(4)], axis=2).reshape(-1, 128, 9)
-    subject, y, _ = np.indices((5, 6, 4)).reshape(3, -1)
-    return {"x": windows, "y": y, "subject": subject + 1, "is_test": subject > 2}
-
-
 def har_npz(folder: Path) -> None:
-    np.savez(folder / "FILE.npz", **persons())
+    np.savez(folder / "FILE.npz", **har_arrays({"train": (1, 2, 3), "test": (4, 5)}, windows=4))
 
 
 def har_text(folder: Path) -> None:
-    from dpeer.training.data.har import CHANNELS
-
-    all_persons = persons()
-    is_test = all_persons.pop("is_test")
-    for name, rows in (("train", ~is_test), ("test", is_test)):
-        inner = folder / "DIR" / "UCI HAR Dataset" / name / "Inertial Signals"
-        inner.mkdir(parents=True)
-        np.savetxt(inner.parent / f"y_{name}.txt", all_persons["y"][rows] + 1, fmt="%d")
-        np.savetxt(inner.parent / f"subject_{name}.txt", all_persons["subject"][rows], fmt="%d")
-        for number, channel in enumerate(CHANNELS):
-            np.savetxt(inner / f"{channel}_{name}.txt", all_persons["x"][rows][:, :, number])
+    har_folder(folder / "DIR")
 
 
 def mnist_npz(folder: Path) -> None:
@@ -104,11 +82,7 @@ def mnist_npz(folder: Path) -> None:
 
 
 def sentences(folder: Path) -> None:
-    inner = folder / "DIR" / "SST-2"
-    inner.mkdir(parents=True)
-    for name in ("train.tsv", "dev.tsv"):
-        lines = [f"{('dull', 'lively')[n % 2]} film {n}\t{n % 2}\n" for n in range(60)]
-        (inner / name).write_text("sentence\tlabel\n" + "".join(lines))
+    glue(folder / "DIR")
     (folder / "new.txt").write_text("a dull film\nlively\n")
 
 

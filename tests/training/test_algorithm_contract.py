@@ -233,7 +233,3 @@ def test_what_an_algorithm_keeps_is_checked(case: str, tmp_path: Path) -> None:
         assert caught.value.exit_code == 2
     save_file(whole, file)
     peers(case)[0].load(folder)
-
-
-def test_a_peers_own_setting_is_no_part_of_the_run(tmp_path: Path) -> None:
-    reloaded(peers("fedrep"), peers("fedrep", head_epochs=7), tmp_path)

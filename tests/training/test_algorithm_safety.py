@@ -85,23 +85,6 @@ def test_values_of_plain_types_are_compared_as_before() -> None:
         assert shared_options(Options(value)) == to_jsonable_python({"thing": value})
 
 
-def test_options_are_made_once() -> None:
-    class Percent(Plain):
-        @dataclass(frozen=True)
-        class Options:
-            percent: float = 50.0
-            double: float = field(init=False, default=0.0)
-
-            def __post_init__(self) -> None:
-                object.__setattr__(self, "percent", self.percent / 100)
-                object.__setattr__(self, "double", 2 * self.percent)
-
-    options = make_options(Percent, {"percent": 30.0})
-    made = build_learner(small_task(), Percent, H, rank=0, seed=0, options=options)
-    assert made.algorithm.options.percent == pytest.approx(0.3)
-    assert made.algorithm.options.double == pytest.approx(0.6)
-
-
 @pytest.mark.parametrize("method", ["predictor", "extras", "start", "train", "mixed"])
 def test_whatever_fails_is_one_error_that_names_the_method(method: str) -> None:
     def fail(self: Any, *arguments: Any) -> Any:

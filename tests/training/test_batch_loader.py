@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 from numpy.random import Generator, SeedSequence, default_rng
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import Subset, TensorDataset
 
 from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner
-from dpeer.training.batch_loader import Batches, batch_order, predict
+from dpeer.training.batch_loader import Batches, batch_order
 from dpeer.training.randomness import Purpose
 from tests.training.small import Rows, small_task
 
@@ -34,31 +34,6 @@ def test_gathering_equals_collating(dataset: Any) -> None:
     inputs, targets = Batches("train", dataset, None).take(torch.tensor([3, 1, 7]))
     assert inputs.tolist() == [[3.0], [1.0], [7.0]]
     assert targets.tolist() == [3, 1, 7]
-
-
-def test_subset_of_subset_picks_the_right_rows() -> None:
-    nested = Subset(Subset(PAIRS, [9, 8, 7, 6]), [1, 3])
-    assert Batches("train", nested, None).take(torch.tensor([0, 1]))[1].tolist() == [8, 6]
-
-
-def test_a_derived_tensor_dataset_keeps_its_own_items() -> None:
-    class Negated(TensorDataset):
-        def __getitem__(self, index: int) -> Any:
-            x, y = super().__getitem__(index)
-            return -x, y
-
-    inputs, _ = Batches("train", Negated(*PAIRS.tensors), None).take(torch.tensor([2]))
-    assert inputs.tolist() == [[-2.0]]
-
-
-class Two(nn.Module):
-    def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        return a - b
-
-
-def test_structured_inputs_fill_the_models_arguments() -> None:
-    a, b = torch.tensor(3.0), torch.tensor(1.0)
-    assert predict(Two(), (a, b)) == predict(Two(), [a, b]) == predict(Two(), {"b": b, "a": a}) == 2
 
 
 # `Task.augment`: what it is called with, when, and what it must not do.
@@ -103,16 +78,6 @@ def test_each_epoch_has_numbers_of_its_own_whatever_the_global_generators_say() 
         assert all(map(torch.equal, seen, wanted))
 
 
-def test_both_gradients_of_a_sam_step_see_the_same_batch() -> None:
-    task = small_task(augment=noise)
-    seen: list[Tensor] = []
-    ours = learner(task, "dfedsam")
-    task.model.register_forward_pre_hook(lambda _, given: seen.append(given[0].clone()))
-    ours.train(0)
-    assert all(torch.equal(a, b) for a, b in zip(seen[::2], seen[1::2], strict=True))
-    assert not torch.equal(seen[0], seen[2])
-
-
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_algorithm_augments_what_it_trains_on_and_nothing_else(algorithm: str) -> None:
     calls: list[bool] = []
@@ -131,16 +96,3 @@ def test_every_algorithm_augments_what_it_trains_on_and_nothing_else(algorithm: 
     calls.clear()
     assert ours.evaluate() == plain.evaluate()
     assert not calls
-
-
-def test_data_are_not_changed_in_place_and_structures_pass() -> None:
-    def zeroed(inputs: Any, generator: Generator) -> Any:
-        (inputs[0] if isinstance(inputs, list) else inputs).zero_()
-        return inputs
-
-    task = small_task(augment=zeroed)
-    before = task.train.tensors[0].clone()
-    learner(task, "local").train(0)
-    assert torch.equal(task.train.tensors[0], before)
-    twins = Rows(small_task().train, lambda row: ([row[0]], row[1]))
-    learner(small_task(train=twins, test=twins, augment=zeroed), "local").train(0)

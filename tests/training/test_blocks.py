@@ -107,16 +107,6 @@ def test_three_layers_beside_the_number_of_their_heads() -> None:
     assert len(blocks(outer)[1]) == 3 * 4 + 1, "the module above says it"
 
 
-def test_fewer_keys_than_queries() -> None:
-    """Grouped queries: heads of one size, but not as many."""
-    attention = nn.Module()
-    attention.q_proj, attention.k_proj, attention.v_proj = nn.Linear(8, 8), nn.Linear(8, 4), nn.Linear(8, 4)
-    attention.num_heads, attention.head_dim = 4, 2
-    assert blocks(attention)[1] == [
-        f"{part}_proj.{head}" for part, many in zip("qkv", (4, 2, 2), strict=True) for head in range(many)
-    ]
-
-
 @pytest.mark.parametrize("inputs_first", [False, True])
 def test_one_layer_for_all_three(inputs_first: bool) -> None:
     class Conv1D(nn.Module):
@@ -142,27 +132,6 @@ def test_one_layer_for_all_three(inputs_first: bool) -> None:
     assert blocks(attention)[1] == ["c_attn", "q_attn"]
 
 
-def test_of_an_adapter_the_second_matrix_is_divided() -> None:
-    class Adapted(nn.Module):
-        def __init__(self, outputs: int) -> None:
-            super().__init__()
-            self.base_layer = nn.Linear(8, outputs)
-            self.lora_A = nn.ModuleDict({"default": nn.Linear(8, 2, bias=False)})
-            self.lora_B = nn.ModuleDict({"default": nn.Linear(2, outputs, bias=False)})
-
-    attention = nn.Module()
-    attention.qkv, attention.proj, attention.num_heads = Adapted(24), Adapted(8), 2
-    for layer in (attention.qkv, attention.proj):
-        layer.base_layer.requires_grad_(False)
-    found, names = blocks(attention)
-    divided = [f"qkv.lora_B.default.{part}.{head}" for part in "qkv" for head in range(2)]
-    assert names == ["qkv.lora_A.default", *divided, "proj.lora_A.default", "proj.lora_B.default"]
-    shown = members(attention, found, "qkv.lora_B.default.v.0")["qkv.lora_B.default.weight"]
-    assert shown.sum(axis=1).tolist() == [0] * 16 + [2] * 4 + [0] * 4
-    attention.qkv.base_layer.requires_grad_(True)
-    assert blocks(attention)[1][:6] == [f"qkv.{part}.{head}" for part in "qkv" for head in range(2)]
-
-
 def test_residual_blocks() -> None:
     model = ResNet18((3, 32, 32), 10)
     _, layers = blocks(model)
@@ -172,24 +141,6 @@ def test_residual_blocks() -> None:
     assert len(blocks(DigitsNet())[1]) == 6 + 1, "docs/algorithms.md says the bytes without the head"
     with pytest.raises(TaskError):
         blocks(nn.Sequential(nn.Linear(2, 2)), "residual")
-
-
-SIZES = {"num_hidden_layers": 2, "num_attention_heads": 4}
-LIBRARY: dict[str, tuple[dict[str, Any], int]] = {
-    "ViT": ({"hidden_size": 16, "intermediate_size": 8, "image_size": 8, "patch_size": 4} | SIZES, 2 * 3 * 4),
-    "Swin": ({"embed_dim": 8, "depths": [1, 1], "num_heads": [2, 4]}, 3 * 2 + 3 * 4),
-    "Roberta": ({"hidden_size": 16, "intermediate_size": 8, "vocab_size": 9} | SIZES, 2 * 3 * 4),
-    "GPT2": ({"n_embd": 16, "n_layer": 2, "n_head": 4, "vocab_size": 9}, 2 * 3 * 4),
-}
-"""Small models of the library transformers, and how many heads' slices each has."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LIBRARY)
-def test_models_of_the_library_transformers(name: str) -> None:
-    library, (config, heads) = pytest.importorskip("transformers"), LIBRARY[name]
-    _, found = blocks(getattr(library, f"{name}Model")(getattr(library, f"{name}Config")(**config)))
-    assert sum(block.rpartition(".")[2].isdigit() for block in found) == heads, found
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
-from dpeer.training.algorithms.dis_pfl import erk_densities
 from dpeer.training.batch_loader import batch_order
 from tests.training.small import gossip
 
@@ -167,19 +166,6 @@ def test_three_rounds_are_those_of_the_published_order(weights: NDArray[np.float
     assert len({tuple(torch.cat([peer.masks[name].reshape(-1) for name in LAYERS]).tolist()) for peer in peers}) == SIZE
 
 
-def test_all_peers_start_from_one_random_mask() -> None:
-    masks = [read(learner(rank).release(0) or [])[0] for rank in range(3)]
-    for name in LAYERS:
-        assert torch.equal(masks[0][name], masks[1][name])
-        assert torch.equal(masks[0][name], masks[2][name])
-    held = masks[0]["body.weight"].reshape(-1)
-    assert 0 < int(held.sum()) < held.numel()
-    assert not held[: int(held.sum())].all()  # not simply the first ones
-    ours = learner(0)
-    assert ours.about.digest == learner(1).about.digest
-    assert torch.equal(ours.body != 0, torch.cat([mask.reshape(-1) for mask in masks[0].values()]))
-
-
 def test_every_layer_keeps_its_number_of_weights_and_masks_settle_when_the_planned_rounds_are_over() -> None:
     """The share that is exchanged falls along a half cosine, to nothing in round `rounds`."""
     learners = [learner(rank) for rank in range(SIZE)]
@@ -214,17 +200,6 @@ def test_holding_everything_is_dfedavgm() -> None:
         torch.testing.assert_close(a.body, b.body, rtol=0, atol=1e-5)
 
 
-def test_a_parameter_of_no_elements_does_no_harm() -> None:
-    model = net()
-    model.register_parameter("nobody", torch.nn.Parameter(torch.zeros(0, 3)))
-    dataset = TensorDataset(*data(0))
-    ours = build_learner(Task(model, ("fc",), dataset, dataset), "dis-pfl", H, rank=0, seed=SEED)
-    ours.train(0)
-    ours.release(0)
-    ours.mix({}, {0: 1.0})
-    assert ours.about.body_parameters == COUNT
-
-
 def erk(shapes: Sequence[Sequence[int]], density: float) -> list[float]:
     """The definition, by bisection: min(1, scale * sum(shape) / prod(shape)), with the scale that gives the total."""
     counts = [math.prod(shape) for shape in shapes]
@@ -238,26 +213,6 @@ def erk(shapes: Sequence[Sequence[int]], density: float) -> list[float]:
         total = sum(d * n for d, n in zip(at(middle), counts, strict=True))
         low, high = (middle, high) if total < density * sum(counts) else (low, middle)
     return at(low)
-
-
-CNN = [(32, 3, 5, 5), (32,), (64, 32, 5, 5), (64,), (128, 1600), (128,), (10, 128), (10,)]
-
-
-@pytest.mark.parametrize(
-    ("shapes", "density", "dense"),
-    [
-        ([(100, 100), (50, 100), (10, 50)], 0.1, 0),
-        ([*LAYERS.values()], 0.5, 2),
-        (CNN, 0.2, 5),
-        ([(7, 7), (3, 4)], 1.0, 2),
-    ],
-)
-def test_erk_densities(shapes: list[tuple[int, ...]], density: float, dense: int) -> None:
-    found = erk_densities(shapes, density)
-    np.testing.assert_allclose(found, erk(shapes, density), rtol=1e-9)
-    assert sum(d == pytest.approx(1.0) for d in found) == dense
-    counts = [math.prod(shape) for shape in shapes]
-    assert sum(d * n for d, n in zip(found, counts, strict=True)) == pytest.approx(density * sum(counts))
 
 
 # Payloads.

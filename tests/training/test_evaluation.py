@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, roc_auc_score
 from torch import nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
+from torch.nn.functional import binary_cross_entropy_with_logits, mse_loss
 from torch.utils.data import TensorDataset
 
 from dpeer.results.records import RoundRecord, gap
@@ -43,52 +43,6 @@ def test_evaluation_is_over_the_whole_test_set_in_eval_mode() -> None:
     expected = log_loss(truth, probabilities / probabilities.sum(1, keepdims=True))
     assert found.test_loss == pytest.approx(expected, rel=1e-5)
     assert found.accuracy == found.metrics["accuracy"] == pytest.approx(accuracy_score(truth, probabilities.argmax(1)))
-
-
-def test_own_metrics() -> None:
-    def metrics(outputs: Any, targets: Any) -> dict[str, Any]:
-        return {"error": (outputs.argmax(1) != targets).float().mean(), "count": len(targets)}
-
-    found = build_learner(small_task(metrics=metrics), "local", rank=0, seed=0).evaluate()
-    assert found.accuracy is None
-    assert found.metrics["count"] == 30.0
-    assert all(type(value) is float for value in found.metrics.values())
-
-
-class Pair(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.fc1, self.fc = nn.Linear(6, 4), nn.Linear(4, 3)
-
-    def forward(self, x: torch.Tensor) -> Any:
-        hidden = self.fc1(x)
-        return {"hidden": hidden, "scores": self.fc(hidden)}
-
-
-def test_structured_outputs_are_joined() -> None:
-    test = TensorDataset(torch.randn(300, 6), torch.randint(0, 3, (300,)))
-    task = small_task(
-        model=Pair(),
-        test=test,
-        loss=lambda o, t: nn.functional.cross_entropy(o["scores"], t),
-        metrics=lambda o, t: {"rows": o["hidden"].shape[0], **classification_metrics(o["scores"], t)},
-    )
-    learner = build_learner(task, "dfedmdc", rank=0, seed=0)
-    learner.train(0)
-    found = learner.evaluate()
-    assert found.metrics["rows"] == 300
-    assert found.accuracy is not None
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_auroc_of_two_classes_is_measured_with_each_evaluation(classes: int) -> None:
-    """The model that answers the frequent class alone may rank rows all the same."""
-    targets = (X[:, 0] + torch.randn(300, generator=torch.Generator().manual_seed(7)) > 2).long()
-    made = learner(targets, classes)
-    with torch.no_grad():
-        scores = made.trainer.module(X).softmax(dim=1)[:, 1]
-    expected = pytest.approx(roc_auc_score(targets, scores)) if classes == 2 else None
-    assert made.evaluate().auroc == expected
 
 
 # Figures of single rows, whose mean is the figure of the whole test set.
@@ -145,12 +99,6 @@ def test_answers_of_one_logit_with_the_tasks_own_accuracy(shape: tuple[int, ...]
     assert sum(rows.values) / 300 == pytest.approx(found.accuracy)
 
 
-def test_an_accuracy_that_means_something_else_leaves_the_losses() -> None:
-    found, rows = learner((X[:, 0] > 0).long(), 2, metrics=lambda outputs, targets: {"accuracy": 0.123}).rows()
-    assert rows.measure == "test_loss"
-    assert sum(rows.values) / 300 == pytest.approx(found.test_loss)
-
-
 def test_a_regression_has_losses_and_a_constant_to_beat() -> None:
     targets = X[:, :1] * 2 + 1
     made = learner(targets, 1, loss=mse_loss)
@@ -161,14 +109,6 @@ def test_a_regression_has_losses_and_a_constant_to_beat() -> None:
     assert rows.values == pytest.approx(expected.reshape(-1).tolist(), rel=1e-4)
     assert made.constant_loss() == pytest.approx(float(targets.var(correction=0)), rel=1e-5)
     assert learner((X[:, 0] > 0).long(), 2).constant_loss() is None
-
-
-def test_a_loss_that_is_no_mean_over_rows_gives_none() -> None:
-    def spread(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return cross_entropy(outputs, targets) + outputs.std() if len(outputs) > 1 else outputs.sum() * float("nan")
-
-    made = learner((X[:, 0] > 0).long(), 2, loss=spread, metrics=lambda outputs, targets: {})
-    assert made.rows()[1] is None
 
 
 # Accuracy on a peer's own training data: what it is of, and that it changes nothing else.
@@ -194,15 +134,6 @@ def test_it_is_of_the_model_and_the_rows_that_it_was_trained_on() -> None:
         ours.mix({1: [other.tobytes()]}, {0: 0.5, 1: 0.5})
         after = ours.evaluate()
         assert after.training_accuracy == right(ours, ours.trainer.task.train)
-
-
-def test_what_predicts_is_measured_where_another_model_trains_on() -> None:
-    h = Hyperparameters(finish="all:1")
-    ours = build_learner(small_task(), "ditto", h, rank=0, seed=0, training_accuracy=True)
-    ours.train(0)
-    found = ours.fine_tune(0)
-    with ours.keeping.predicting():
-        assert found.training_accuracy == right(ours, ours.trainer.task.train)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])

@@ -96,20 +96,6 @@ def test_bodies_follow_the_pseudo_code_on_a_ring(momentum: float) -> None:
     np.testing.assert_allclose(models(learners), gossip(RING, 0.7, momentum), rtol=0, atol=2e-5)
 
 
-def test_a_peer_that_adopts_counts_from_the_mean_and_has_no_velocity() -> None:
-    learners = stepped()
-    play(learners, numbers=range(3))
-    sent = [ours.release(3) for ours in learners]
-    returner, mean = learners[0], np.mean([ours.body.double().numpy() for ours in learners[1:3]], axis=0)
-    assert returner.algorithm.state["velocity"].any()
-    returner.sit_out(3)
-    returner.adopt(3, {1: sent[1], 2: sent[2]}, lambda ranks: dict.fromkeys(ranks, 0.5))
-    state = returner.algorithm.state
-    for values in (returner.body, state["base"]):
-        np.testing.assert_allclose(values, mean, rtol=0, atol=1e-6)
-    assert not state["velocity"].any()
-
-
 def test_private_updates_count_from_what_the_outer_step_left(tmp_path: Path) -> None:
     h = stepped()[0].trainer.hyperparameters
     ours = build_learner(task(0, ()), EXAMPLE, h, rank=0, seed=0, session=client(tmp_path, 1e-7, 0.01))

@@ -86,20 +86,6 @@ def test_they_start_at_zero_and_are_mixed_with_w_while_the_body_knows_nothing_of
         torch.testing.assert_close(one.trainer.head.data, other.trainer.head.data, rtol=0, atol=1e-6)
 
 
-def test_they_are_bytes_of_the_payload_and_not_parameters() -> None:
-    ours, without = peers()[0].about, peers(Plain)[0].about
-    assert ours.payload_bytes == without.payload_bytes + 4 * 7
-    assert ours.body_parameters == without.body_parameters
-    assert ours.head_parameters == without.head_parameters
-    assert ours.shared_values == ours.body_parameters + 7
-    learner = peers()[0]
-    learner.train(0)
-    sent = floats(learner.release(0))
-    assert np.array_equal(sent, np.concatenate([GIVEN[0, 0], learner.body.numpy()]))
-    assert learner.body.shape == (ours.body_parameters,), "consensus is of bodies alone"
-    assert learner.check(1, [sent[7:].astype("<f4").tobytes()]) == "wrong-size"
-
-
 def test_peers_with_others_or_without_do_not_fit() -> None:
     class Fewer(Tracking):
         def extras(self, split: Split) -> Mapping[str, int]:

@@ -14,8 +14,8 @@ from torch.utils.data import TensorDataset
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.adam import AdamW, Knowledge
 from dpeer.training.flat import Flat
-from tests.training.dp_learners import client, sampled
-from tests.training.small import floats, gossip, small_task
+from tests.training.dp_learners import sampled
+from tests.training.small import gossip, small_task
 
 Vector = NDArray[np.float64]
 SIZE, SAMPLES, ROUNDS, STEPS, SEED = 4, 24, 3, 5, 7
@@ -122,23 +122,6 @@ def test_three_rounds_on_a_ring_are_the_recursions(options: dict[str, Any]) -> N
         assert max(abs(a - b).max() for a, b in zip(expected, recursion(ROUNDS)[0], strict=True)) > 1e-3
 
 
-def test_correcting_changes_nothing_where_there_is_no_noise() -> None:
-    one, other = learners(), learners(correct=False, floor=1.0)
-    for peers in (one, other):
-        gossip(peers, ROUNDS)
-    for a, b in zip(one, other, strict=True):
-        assert torch.equal(a.trainer.shared.data, b.trainer.shared.data)
-
-
-def test_a_message_has_four_bytes_more_a_block_and_the_bodys_change() -> None:
-    plain = learners("localadamw")[0].about.payload_bytes
-    assert plain == 4 * 9
-    modes = ("none", "mean", "full")
-    assert [learners(aggregate=a, gamma=0.0)[0].about.payload_bytes - plain for a in modes] == [0, 8, 36]
-    assert [learners(aggregate=a)[0].about.payload_bytes - plain for a in modes] == [36, 44, 72]
-    assert learners(head=())[0].about.payload_bytes == 4 * (18 + 18 + 3)
-
-
 def test_after_a_round_that_was_sat_out_no_change_is_followed() -> None:
     """The step is that of a peer with gamma = 0, until changes are averaged again."""
     peers, others = learners(), learners(gamma=0.0)
@@ -184,30 +167,6 @@ def test_of_gradients_that_are_noise_alone_nothing_is_left(correct: bool, tmp_pa
         ours.mix({}, {0: 1.0})
     with ours.trainer.at_home():
         assert ours.trainer.noise_std == 0.0
-
-
-def test_noise_is_finite_steps(tmp_path: Path) -> None:
-    """The first squares are few: v without the noise is below zero for most values, and the floor bounds the steps."""
-    ours = sampled(small_task(model=Wide()), tmp_path, "fedadamw", options={"floor": 0.25}, hyper={"local_steps": 1})
-    before = ours.trainer.model.data.clone()
-    ours.train(0)
-    moved = (ours.trainer.model.data - before).abs() / ours.trainer.rates.body
-    # A step is |g| / max(sqrt(g^2 - s^2), s / 2), at most sqrt(5), where g^2 = 1.25 s^2.
-    assert 2.0 < moved.max() <= math.sqrt(5) + 1e-3
-
-
-@pytest.mark.parametrize("aggregate", ["mean", "full"])
-def test_whole_data_sets_can_be_protected_though_moments_are_then_mostly_noise(aggregate: str, tmp_path: Path) -> None:
-    h = Hyperparameters(body_epochs=1, batch_size=16, body_lr=0.01, grad_clip=None)
-    session, options = client(tmp_path, 30.0, 0.1), {"aggregate": aggregate}
-    ours = build_learner(small_task(), "fedadamw", h, rank=0, seed=0, session=session, options=options)
-    for number in range(4):
-        assert math.isfinite(ours.train(number))
-        sent = floats(ours.release(number))
-        assert np.isfinite(sent).all()
-        ours.mix({}, {0: 1.0})
-        np.testing.assert_array_equal(ours.gossip.state["base"], sent)  # what `mixed` keeps is no part of an update
-        ours.trainer.extras["second_moment"].abs_().neg_()  # as noise makes every other of them
 
 
 # AdamW with second moments that are known beforehand, and with noise in the gradients, against numpy.

@@ -2,7 +2,6 @@
 
 import copy
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-from dpeer.exceptions import Interrupted
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batch_loader import batch_order
-from dpeer.training.device import Compute
 from tests.training.small import floats
 
 Array = NDArray[np.float64]
@@ -210,23 +207,6 @@ def test_the_payload_is_nus_change_and_the_generic_model() -> None:
     assert ours.about.payload_bytes == 4 * len(sent)
 
 
-def test_the_payload_is_the_generic_model_and_nothing_else() -> None:
-    ours = learner(1, options=LINEAR)
-    ours.train(0)
-    payload = b"".join(bytes(buffer) for buffer in ours.release(0) or [])
-    model = torch.cat([p.detach().reshape(-1) for p in ours.trainer.module.parameters()])
-    assert payload == model.numpy().astype("<f4").tobytes()
-    counts = np.bincount(data(1)[1].numpy(), minlength=CLASSES)
-    assert counts[2] == 0
-    for kind in ("<i4", "<i8", "<f4", "<f8"):
-        assert counts.astype(kind).tobytes() not in payload
-    assert np.log(counts[0]).astype("<f4").tobytes() not in payload
-    own = torch.cat([p.reshape(-1) for p in ours.algorithm.personal.now().values()])
-    assert not set(own.tolist()) & set(np.frombuffer(payload, "<f4").tolist())
-    assert ours.about.payload_bytes == len(payload)
-    assert (ours.about.body_parameters, ours.about.head_parameters) == (model.numel(), own.numel())
-
-
 def test_an_absent_class_costs_nothing_and_leaves_its_generic_logit_alone() -> None:
     for rank, absent in LACKS.items():
         ours = learner(rank, options=LINEAR)
@@ -256,49 +236,4 @@ def test_the_change_tells_the_class_distribution() -> None:
     assert learner(options={}).algorithm.leaves == "the generic model"
 
 
-def test_all_peers_begin_with_one_nu_that_follows_from_the_seed() -> None:
-    first = nu(learner(0))
-    assert np.array_equal(first, nu(learner(1)))
-    assert learner(0).about.digest == learner(1).about.digest
-    assert not np.isclose(first, nu(learner(0, seed=SEED + 1))).any()
-    hidden = HIDDEN * (CLASSES + 1)
-    for layer, inputs in ((first[:hidden], CLASSES), (first[hidden:], HIDDEN)):
-        assert 0.9 / np.sqrt(inputs) < np.abs(layer).max() <= 1 / np.sqrt(inputs)
-
-
 # How it is computed.
-
-
-def test_interrupted_training_keeps_the_steps_that_were_made() -> None:
-    ours, expected = learner(), learner(h=H.model_copy(update={"local_steps": 2}))
-    seen: list[int] = []
-
-    def stop(*_: Any) -> None:
-        seen.append(1)
-        if len(seen) == 2:
-            ours.interrupt()
-
-    ours.trainer.module.body.register_forward_hook(stop)
-    with pytest.raises(Interrupted):
-        ours.train(0)
-    expected.train(0)
-    assert torch.equal(ours.trainer.shared.data, expected.trainer.shared.data)
-    assert ours.trainer.extras["hypernetwork"].any()
-
-
-def test_in_bfloat16_the_head_is_made_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, plain = learner(learns={"compute": Compute(amp="bf16")}), learner()
-    head = ours.algorithm.personal
-    made, types = head.made, set()
-
-    def recorded() -> Mapping[str, Tensor]:
-        found: Mapping[str, Tensor] = made()
-        types.update(value.dtype for value in found.values())
-        return found
-
-    monkeypatch.setattr(head, "made", recorded)
-    for one in (ours, plain):
-        one.train(0)
-    assert types == {torch.float32}
-    assert not torch.equal(ours.body, plain.body)
-    np.testing.assert_allclose(nu(ours), nu(plain), rtol=0, atol=0.05)

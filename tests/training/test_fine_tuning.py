@@ -14,7 +14,7 @@ from torch.utils.data import TensorDataset
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batch_loader import batch_order
 from dpeer.training.finish_setting import Finish, check_finish
-from tests.training.small import gossip, small_task
+from tests.training.small import small_task
 
 pytestmark = pytest.mark.slow
 
@@ -105,53 +105,6 @@ def test_it_is_plain_steps_from_what_predicts(algorithm: str, finish: str, clip:
     assert torch.equal(learner.trainer.model.data, trains_on), "the run can go on from what was mixed"
     if of_head:
         assert np.array_equal(predicted(learner)[WIDTH + 1 :], before[WIDTH + 1 :]), "the body keeps its bits"
-
-
-def test_a_rate_of_ones_own_is_taken_as_it_is() -> None:
-    learner = linear("dfedavgm", finish="all:1,0.02", lr_schedule="cosine", rounds=4, grad_clip=None)
-    learner.train(3)
-    before = predicted(learner)
-    learner.fine_tune(3)
-    assert learner.about.finish_rate == 0.02
-    expected = steps(before, 3, slice(None), 1, 0.02, None)
-    np.testing.assert_allclose(predicted(learner), expected, rtol=0, atol=2e-6)
-
-
-def test_a_last_rate_of_nothing_is_one_that_can_be_written() -> None:
-    learner = linear("dfedavgm", finish="all:1", lr_schedule="exponential", lr_decay=0.5, rounds=10**6)
-    rate = learner.about.finish_rate
-    assert check_finish(str(Finish("all", 1, rate))) == f"all:1,{rate!r}"
-
-
-def test_nothing_is_done_where_nothing_is_asked() -> None:
-    learner = build_learner(small_task(), "dfedavgm", Hyperparameters(finish="none"), rank=0, seed=0)
-    learner.train(0)
-    assert learner.fine_tune(0) is None
-    assert learner.about.finish_rate is None
-    assert learner.figures.kept_point == "trained"
-
-
-def test_a_sparse_model_stays_sparse() -> None:
-    for finish in ("all:2", "head:2"):
-        h = Hyperparameters(batch_size=16, finish=finish, weight_decay=0.1)
-        peers = [build_learner(small_task(rank), "dis-pfl", h, rank=rank, seed=0) for rank in range(3)]
-        gossip(peers, 2)
-        for peer in peers:
-            held = peer.trainer.mask
-            assert 0 < held.sum() < len(held)
-            peer.fine_tune(1)
-            found = peer.finishing.state["values"]
-            assert not found[~held].any()
-            assert (found != peer.trainer.model.data).any()
-
-
-def test_a_finished_model_that_is_not_finite_is_told() -> None:
-    h = Hyperparameters(finish="all:3,1e38", grad_clip=None)
-    learner = build_learner(small_task(), "dfedavgm", h, rank=0, seed=0)
-    learner.train(0)
-    assert learner.finite
-    learner.fine_tune(0)
-    assert not learner.finite
 
 
 @pytest.mark.parametrize("point", ["trained", "mixed", "finished"])

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from dpeer.training import (
@@ -158,20 +157,6 @@ def test_adamw_is_torchs(how: str) -> None:
         assert not ours.model.data[~held].any()
 
 
-def test_adamw_starts_each_phase_from_zero() -> None:
-    """So that nothing but the model has to be kept for a resumed run, and none of an old body's steps move a new one.
-
-    In a first step every value moves by the rate, whatever its gradient: so it does in the first of each round.
-    """
-    ours = learner(small_task(), optimizer="adamw", body_lr=0.02, batch_size=1000, body_epochs=1, lr_decay=1.0)
-    for number in range(3):
-        before = ours.body.clone()
-        ours.train(number)
-        moved = (ours.body - before).abs()
-        assert moved.max() == pytest.approx(0.02, rel=1e-3)
-        assert moved.median() == pytest.approx(0.02, rel=1e-3)
-
-
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_what_is_beside_is_stepped_along_with_its_own_rate_and_clipped_alone(optimizer: str) -> None:
     ours = learner(small_task(RANK), optimizer=optimizer, grad_clip=0.3).trainer
@@ -195,25 +180,6 @@ def test_what_is_beside_is_stepped_along_with_its_own_rate_and_clipped_alone(opt
         twin.grad = torch.tensor([1.0, 2.0, 2.0]).double() * 0.1
         theirs.step()
     torch.testing.assert_close(other.detach().double(), twin.detach(), rtol=1e-4, atol=0)
-
-
-def test_an_empty_part_takes_nothing() -> None:
-    ours = learner(small_task()).trainer
-    ours.fit(ours.head, epochs=3, lr=LR, gradient=sam(0.3))
-    assert (ours.figures.gradients, ours.figures.loss) == (0, None)
-
-
-def test_flat_views_are_the_models_own_parameters() -> None:
-    model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
-    expected = torch.cat([p.detach().clone().reshape(-1) for p in model.parameters()])
-    flat = Flat("model", list(model.named_parameters()))
-    assert torch.equal(flat.data, expected)
-    flat.data.fill_(2.0)
-    assert all((p == 2).all() for p in model.parameters())
-    model(torch.ones(1, 5)).sum().backward()
-    assert torch.equal(flat.grad, torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None]))
-    assert [entry["offset"] for entry in flat.manifest["parameters"]] == [0, 35, 42, 63]
-    assert flat.manifest["count"] == flat.count == 66
 
 
 def test_what_is_assigned_to_a_vector_is_written_to_the_one_that_is_trained_and_sent(
@@ -250,39 +216,6 @@ def test_local_steps_are_so_many_minibatches_whatever_the_data(samples: int, ste
         assert_close(ours.trainer, theirs)
 
 
-def test_other_phases_are_scaled_by_their_epochs_and_rounded_up() -> None:
-    task = small_task(RANK)
-    theirs, ours = Plain(task, RANK, SEED), learner(task, "dfedmdc", body_epochs=3, head_epochs=2, local_steps=7)
-    ours.train(0)
-    theirs.run("head", math.ceil(7 * 2 / 3), 0.2, part="fc")
-    theirs.run("body", 7, part="body")
-    assert_close(ours.trainer, theirs)
-
-    def minibatches(algorithm: str, **changes: Any) -> int:
-        task = small_task(RANK)
-        ours = learner(task, algorithm, body_epochs=2, local_steps=7, **changes)
-        calls: list[None] = []
-        task.model.register_forward_hook(lambda *_: calls.append(None))
-        ours.train(0)
-        return len(calls)
-
-    assert minibatches("ditto") == 7 + 7
-    assert minibatches("fedrep", head_epochs=10) == 35 + 7
-    assert minibatches("dfedsmdc", head_epochs=1, sam="both") == 2 * (4 + 7)
-    assert minibatches("dis-pfl") == 7 + 1
-    assert minibatches("fedrod") == 7
-
-
-def test_the_loss_is_of_the_last_pass_or_of_all_steps_where_there_are_fewer() -> None:
-    """With a learning rate too small to matter, each minibatch has the loss that the model has on it now."""
-    for steps, counted in ((3, slice(0, 3)), (10, slice(6, 10))):
-        task = small_task(RANK)
-        theirs = Plain(task, RANK, SEED)
-        rows = torch.cat(list(theirs.batches("model", steps))[counted])
-        expected = cross_entropy(theirs.model(theirs.x[rows]), theirs.y[rows]).item()
-        assert learner(task, local_steps=steps, body_lr=1e-12).train(0) == pytest.approx(expected, rel=1e-5)
-
-
 @pytest.mark.parametrize("algorithm", ["dfedavgm", "dfedsam"])
 def test_a_minibatch_without_a_target_is_left_out_of_the_loss(algorithm: str) -> None:
     """Cross-entropy ignores -100: of a minibatch of them the mean is 0 / 0, and nothing is learned of it."""
@@ -295,15 +228,6 @@ def test_a_minibatch_without_a_target_is_left_out_of_the_loss(algorithm: str) ->
     assert math.isfinite(trained.evaluate().test_loss)
     none = TensorDataset(inputs[:8], torch.full((8,), -100))
     assert learner(small_task(train=none), algorithm).train(0) is None
-
-
-def test_a_loss_that_is_not_finite_shows_in_parameters_and_mean() -> None:
-    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        return cross_entropy(outputs, targets) * (math.nan if (targets == 0).any() else 1.0)
-
-    trained = learner(small_task(loss=loss), batch_size=8)
-    assert math.isnan(trained.train(0) or 0.0)
-    assert not trained.finite
 
 
 # What it costs, and what matters.

@@ -81,15 +81,6 @@ def test_a_head_for_other_classes_stays_as_it_was(write: Write) -> None:
     )
 
 
-def test_tensors_that_the_file_lacks_stay_as_they_were(write: Write) -> None:
-    model, other = net(0), {name: value for name, value in state(net(1)).items() if name.startswith("body")}
-    before = state(model)
-    found = begin_from(model, ("head",), write(other))
-    check_state(model, before | other)
-    assert found.fresh == dict.fromkeys(before.keys() - other.keys(), "not in the file")
-    assert found.line(Path("w")).startswith("WARNING: 2 of the body's 9 tensors begin as initialised: weights of w ")
-
-
 PART = {name: value for name, value in state(net(1)).items() if name.startswith(("body.0", "fixed"))}
 
 
@@ -162,19 +153,6 @@ def test_names_with_another_prefix_are_matched(there: str, here: bool, write: Wr
     check_state(model, other)
 
 
-@pytest.mark.parametrize(
-    ("rename", "copies"),
-    [(lambda name: ("" if name.startswith("head") else "base.") + name, False), (lambda name: name, True)],
-    ids=["the head beside a prefix", "a copy beside the model's own names"],
-)
-def test_names_beside_others_are_matched(rename: Callable[[str], str], copies: bool, write: Write) -> None:
-    model, other = net(0), state(net(1))
-    more = {f"ema.{name}": value + 1 for name, value in other.items()} if copies else {}
-    found = begin_from(model, ("head",), write({rename(name): value for name, value in other.items()} | more))
-    check_state(model, other)
-    assert found.fresh == {}
-
-
 NAMES = {
     "vit-tiny": {
         "vit.layers.": "vit.encoder.layer.", "attention.q_proj": "attention.attention.query",
@@ -225,14 +203,6 @@ def test_halves_become_floats_and_a_peers_own_scales_are_not_taken(write: Write)
         "input_mean", "input_std",
     }  # fmt: skip
     assert (model.head.weight.dtype, found.unused) == (torch.float32, ("input_mean", "input_std"))
-
-
-def test_a_tied_tensor_needs_one_of_its_names(write: Write) -> None:
-    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3), nn.Linear(3, 2))
-    model[1].weight = model[0].weight
-    found = begin_from(model, ("2",), write({"0.weight": torch.ones(3, 3)}))
-    assert torch.equal(model[1].weight, torch.ones(3, 3))
-    assert {*found.fresh} == {"0.bias", "1.bias", "2.weight", "2.bias"}
 
 
 def test_one_tensor_of_the_file_is_in_memory_at_a_time(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,13 @@
 """Learner: the round loop's protocol, release and mixing, and divergence."""
 
-import hashlib
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import nn
 
 from dpeer.exceptions import Interrupted
-from dpeer.peer.learner import Learner
 from dpeer.training import Hyperparameters, TorchLearner, build_learner
 from tests.training.small import small_task
 
@@ -26,27 +21,6 @@ def make(
 
 
 # What travels.
-
-
-def test_the_learner_is_what_the_round_loop_expects() -> None:
-    learner: Learner = make()
-    assert all(hasattr(learner, name) for name in vars(Learner) if not name.startswith("_"))
-
-
-def test_all_peers_start_alike() -> None:
-    a, b = make(0), make(1)
-    assert a.about.digest == b.about.digest == hashlib.sha256(a.body.numpy().tobytes()).hexdigest()
-    assert a.about.manifest == b.about.manifest == json.loads(json.dumps(a.about.manifest))
-    assert a.about.manifest == {
-        "dtype": "float32",
-        "count": 56,
-        "parameters": [
-            {"name": "body.0.weight", "shape": [8, 6], "offset": 0},
-            {"name": "body.0.bias", "shape": [8], "offset": 48},
-        ],
-    }
-    a.train(0)
-    assert a.about.digest == b.about.digest
 
 
 def test_mix_sums_in_rank_order_with_the_own_released_body() -> None:
@@ -129,17 +103,6 @@ def test_interrupt_stops_between_two_minibatches() -> None:
 
 
 # Files.
-
-
-def test_write_model_with_tied_head(tmp_path: Path) -> None:
-    model = nn.Sequential(nn.Linear(6, 3), nn.Linear(3, 3), nn.Linear(3, 3))
-    model[2].weight = model[1].weight
-    learner = build_learner(small_task(model=model, head=("1", "2")), "dfedmdc", H, rank=0, seed=0)
-    learner.train(0)
-    assert model[2].weight is model[1].weight
-    learner.write_model(tmp_path / "m")
-    saved = load_file(tmp_path / "m")
-    assert torch.equal(saved["1.weight"], saved["2.weight"])
 
 
 def test_a_round_that_is_sat_out_can_be_the_one_whose_model_is_kept() -> None:

@@ -1,19 +1,16 @@
 """Tasks of files, modules and examples: how they are imported, and what they find."""
 
-import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
-import numpy as np
 import pytest
 import torch
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Task, build_learner, load_task
+from dpeer.training import Task, load_task
 from tests.error_texts import refused
-from tests.training.small import gossip
 
 GOOD = """
     import numpy, random, torch
@@ -70,20 +67,6 @@ def test_a_file_is_imported_once_and_finds_its_siblings(write: Write) -> None:
         sys.modules.pop("dpeer_test_sibling", None)
 
 
-def test_files_of_one_name_do_not_collide(write: Write) -> None:
-    a = write(GOOD, "a/task.py")
-    b = write(GOOD.replace("classes=2", "classes=5"), "b/task.py")
-    assert load_task(a + ":task", 0, 2, 0).model[1].out_features == 2
-    assert load_task(b + ":task", 0, 2, 0).model[1].out_features == 5
-
-
-def test_a_module_in_the_current_folder(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write("", "dpeer_test_package/__init__.py")
-    write(GOOD, "dpeer_test_package/tasks.py")
-    monkeypatch.chdir(tmp_path)
-    assert type(load_task("dpeer_test_package.tasks:task", 0, 2, 0)) is Task
-
-
 LEAVING = """
     import torch
     from torch import nn
@@ -118,28 +101,6 @@ def test_a_failing_import_can_be_mended(write: Write) -> None:
 
 
 # The example that newcomers copy.
-
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "bring_your_own_task.py"
-SPEC = f"{EXAMPLE}:task"
-
-
-def test_it_learns() -> None:
-    assert importlib.util.find_spec("sklearn")
-    learners = [build_learner(load_task(SPEC, rank, 4, 0), "dfedmdc", rank=rank, seed=0) for rank in range(4)]
-    assert len({learner.about.digest for learner in learners}) == 1
-    gossip(learners, 6)
-    assert np.mean([learner.evaluate().accuracy for learner in learners]) > 0.9
-
-
-def test_it_reads_own_files(tmp_path: Path) -> None:
-    rows = np.random.default_rng(0).normal(size=(20, 6))
-    rows[:, -1] = rows[:, -1] > 0
-    np.savetxt(tmp_path / "hospital-1.csv", rows, delimiter=",")
-    task = load_task(SPEC, 1, 2, 0, {"data": str(tmp_path)})
-    assert (len(task.train), len(task.test)) == (16, 4)
-    with pytest.raises(TaskError):
-        load_task(SPEC, 0, 2, 0, {"data": str(tmp_path)})
 
 
 @pytest.mark.parametrize(

@@ -118,37 +118,6 @@ def test_the_peers_own_bits_are_the_same_with_a_copy_beside(tmp_path: Path) -> N
     assert found[:half] == found[half:]
 
 
-def test_rounds_that_the_peer_sits_out_it_sits_out_too(tmp_path: Path) -> None:
-    copy = through(alone(make(), takes_part=lambda number: number != 1))
-    expected = build_learner(make(), "local", H, rank=RANK, seed=SEED)
-    for number in (0, 2):
-        expected.train(number)
-    assert model(copy, tmp_path) == model(expected, tmp_path)
-    assert copy.completed == 3
-
-
-def test_the_best_model_is_kept_as_the_peer_keeps_it(tmp_path: Path) -> None:
-    task = make()
-    noise = TensorDataset(torch.randn(9, 4, generator=torch.Generator().manual_seed(8)), torch.arange(9) % 2)
-    with_validation = partial(replace, validation=noise)
-    expected = local(with_validation(make()), keep="best")
-    copy = through(alone(with_validation(task), keep="best"))
-    assert expected.figures.best_round != H.rounds - 1, "else this would tell nothing"
-    assert model(copy, tmp_path) == model(expected, tmp_path)
-
-
-@pytest.mark.parametrize("finish", ["head:2", "all:1"])
-def test_it_is_finished_as_the_peer_is_when_it_is_measured(finish: str, tmp_path: Path) -> None:
-    h = H.model_copy(update={"finish": finish})
-    expected = local(make(0.3), h)
-    copy = through(alone(make(0.3), h=h))
-    assert model(copy, tmp_path) == (unfinished := model(expected, tmp_path))
-    found = expected.fine_tune(H.rounds - 1)
-    for _ in range(2):
-        assert copy.rows()[0] == found
-    assert model(copy, tmp_path) == model(expected, tmp_path) != unfinished
-
-
 def test_what_was_saved_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     first = alone(make(0.3))
     for _ in range(2):
@@ -159,30 +128,6 @@ def test_what_was_saved_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     second.load(tmp_path / "state", 2)
     assert second.made == first.steps * 2 // 3
     assert model(through(second), tmp_path) == model(local(make(0.3)), tmp_path)
-
-
-def test_of_a_run_that_ended_early_it_trains_the_completed_rounds(tmp_path: Path) -> None:
-    h = H.model_copy(update={"finish": "all:1"})
-    expected = local(make(), h, 2)
-    for finish in (False, True):
-        if finish:
-            expected.fine_tune(1)
-        cut = alone(make(), h=h)
-        cut.plan(2, finish=finish)
-        through(cut)
-        assert (cut.rounds, cut.completed, cut.made) == (2, 2, cut.steps)
-        assert cut.rows() == expected.rows()
-        assert model(cut, tmp_path) == model(expected, tmp_path)
-
-
-def test_the_data_are_shared_and_the_model_is_not() -> None:
-    task = make()
-    copied = independent_copy(task)
-    assert copied.train is task.train
-    assert copied.test is task.test
-    for mine, its in zip(task.model.parameters(), copied.model.parameters(), strict=True):
-        assert mine.data_ptr() != its.data_ptr()
-        assert torch.equal(mine, its)
 
 
 def test_a_loss_that_refers_to_the_model_is_told_and_one_that_does_not_is_copied() -> None:

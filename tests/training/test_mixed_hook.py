@@ -86,23 +86,6 @@ def test_it_is_called_after_mixing_with_what_mixing_gave() -> None:
     assert [len(learner.algorithm.seen) for learner in ours] == [2] * SIZE
 
 
-def test_it_is_not_called_where_nothing_was_mixed() -> None:
-    class Alone(Adjusting):
-        shares = "nothing"
-
-        def extras(self, split: Any) -> dict[str, int]:
-            return {}
-
-        def train(self, peer: Any) -> None:
-            peer.fit(peer.head, epochs=1, lr=0.001)
-
-    sits, alone = (build_learner(small_task(), algorithm, H, rank=0, seed=0) for algorithm in (Adjusting, Alone))
-    sits.sit_out(0)
-    alone.train(0)
-    alone.release(0)
-    assert sits.algorithm.seen == alone.algorithm.seen == []
-
-
 @pytest.mark.parametrize("resumed", [False, True])
 def test_what_it_made_of_releases_is_no_part_of_the_next_update(resumed: bool, tmp_path: Path) -> None:
     """And extras are clipped with the body, as one vector."""

@@ -124,30 +124,6 @@ def test_both_passes_of_a_sam_step_draw_the_same() -> None:
         assert found[::2] == plain.trainer.module.drawn, "as many draws as without SAM"
 
 
-def test_constants_that_cannot_be_written_are_left_alone() -> None:
-    class Expanded(Normed):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("scale", torch.ones(()).expand(6))
-
-    for algorithm in ("dfedsmdc", "fedbabu"):
-        ours = peer(algorithm, model=Expanded)
-        ours.train(0)
-        ours.fine_tune(0)
-        ours.evaluate()
-
-
-def test_a_task_that_does_not_draw_leaves_the_generators_to_others() -> None:
-    ours = peer("dfedsmdc")
-    ours.train(0)
-    before = torch.get_rng_state(), np.random.get_state()[1].tobytes()
-    drawn: list[Tensor] = []
-    ours.trainer.module.register_forward_hook(lambda *_: drawn.append(torch.rand(1)))  # another peer, in another thread
-    ours.train(1)
-    assert len(set(map(float, drawn))) == len(drawn), "nothing was drawn twice"
-    assert np.random.get_state()[1].tobytes() == before[1]
-
-
 # One sample has no batch statistics.
 
 

@@ -56,17 +56,6 @@ def test_threads_give_the_bits_of_one_after_another(kind: str) -> None:
     assert all(map(torch.equal, alone, together))
 
 
-def test_what_the_process_drew_before_does_not_matter() -> None:
-    results = []
-    for noise in (1, 2):
-        learner = build_learner(small_task(dropout=0.5), "dfedmdc", H, rank=0, seed=0)
-        for number in range(3):
-            torch.manual_seed(noise)
-            learner.train(number)
-        results.append(bits(learner))
-    assert torch.equal(*results)
-
-
 def test_dropout_differs_between_ranks_and_rounds() -> None:
     def first_mask(rank: int, number: int) -> torch.Tensor:
         learner = build_learner(small_task(dropout=0.5), "dfedmdc", H, rank=rank, seed=0)
@@ -80,43 +69,6 @@ def test_dropout_differs_between_ranks_and_rounds() -> None:
     assert not torch.equal(first, first_mask(0, 1))
 
 
-class Meeting(Rows):
-    """Once it is open, waits in each first item until another learner is in its training too."""
-
-    def __init__(self, data: Any, barrier: threading.Barrier, *, is_open: bool) -> None:
-        super().__init__(data)
-        self.barrier, self.open = barrier, is_open
-
-    def __getitem__(self, index: int) -> Any:
-        if self.open and index == 0:
-            self.barrier.wait(timeout=200)
-        return super().__getitem__(index)
-
-
-@pytest.mark.parametrize("said", [None, False])
-def test_tasks_that_do_not_draw_train_at_the_same_time(said: bool | None) -> None:
-    """From the second round on; where they say that they do not, from the first one."""
-    barrier, learners = threading.Barrier(2), []
-    for rank in range(2):
-        task = replace(small_task(rank), draws=said)
-        task.train = Meeting(task.train, barrier, is_open=said is False)
-        learners.append(build_learner(task, "dfedmdc", H, rank=rank, seed=0))
-        if said is None:
-            learners[-1].train(0)
-            task.train.open = True
-    torch.manual_seed(9)
-    before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda learner: learner.train(1), learners))  # a lock would break the barrier
-    assert torch.equal(torch.get_rng_state(), before[0]), "nobody has seeded them"
-    assert random.getstate() == before[1]
-    assert np.random.get_state()[1].tolist() == before[2]
-    plain = build_learner(small_task(1), "dfedmdc", H, rank=1, seed=0)
-    for number in (0, 1) if said is None else (1,):
-        plain.train(number)
-    assert torch.equal(bits(learners[1]), bits(plain))
-
-
 @pytest.mark.parametrize("call", ["train", "evaluate"])
 def test_a_task_that_draws_but_says_it_does_not_is_refused(call: str) -> None:
     task = replace(small_task(dropout=0.5 if call == "train" else 0.0), draws=False)
@@ -124,14 +76,6 @@ def test_a_task_that_draws_but_says_it_does_not_is_refused(call: str) -> None:
     learner = build_learner(task, "dfedmdc", H, rank=0, seed=0)
     with pytest.raises(TaskError):
         learner.train(0) if call == "train" else learner.evaluate()
-
-
-def test_who_says_that_it_draws_has_the_bits_of_one_that_was_found_out() -> None:
-    said, found_out = (
-        build_learner(replace(small_task(dropout=0.5), draws=draws), "dfedmdc", H, rank=0, seed=0)
-        for draws in (True, None)
-    )
-    assert torch.equal(run(said), run(found_out))
 
 
 def test_tasks_that_draw_hold_the_lock() -> None:

@@ -49,41 +49,11 @@ def test_frozen_parameters_are_in_neither_and_stay_as_they_are() -> None:
     assert learner.about.body_parameters == 48
 
 
-def tied_across() -> nn.Module:
-    net = Net(nn.Linear(4, 3))
-    net.extra.weight = net.fc.weight
-    return net
-
-
-def test_the_head_may_hold_what_the_body_may_not() -> None:
-    assert names(Net(nn.BatchNorm1d(4)), ("fc", "extra"))[1] == [
-        "extra.weight", "extra.bias", "fc.weight", "fc.bias",
-    ]  # fmt: skip
-    assert names(tied_across(), ("fc", "extra"))[0] == ["fc1.weight", "fc1.bias"]
-    assert names(Net(nn.BatchNorm1d(4, affine=False, track_running_stats=False)), ("fc",))[1]
-
-
-def test_a_layer_of_batch_norm_at_two_places_is_seen_at_both() -> None:
-    net = Net(nn.BatchNorm1d(4, affine=False))
-    net.norm = net.extra
-    with refused(TaskError, "BatchNorm1d 'norm' cannot be shared"):
-        split(net, ("extra", "fc"), "body")
-
-
 class Still(nn.BatchNorm1d):
     """Its statistics are of data that all peers' models have seen before."""
 
     def train(self, mode: bool = True) -> "Still":
         return super().train(False)
-
-
-def test_batch_norm_that_stays_in_evaluation_may_be_shared() -> None:
-    net = Net(Still(4))
-    assert names(net, ("fc",))[0][2:] == ["extra.weight", "extra.bias"]
-    assert net.training
-    net.extra = nn.BatchNorm1d(4).eval().requires_grad_(False)
-    with refused(TaskError, "BatchNorm1d 'extra' cannot be shared", "model.train() leave it in evaluation"):
-        split(net, ("fc",), "body")
 
 
 class FrozenBatchNorm2d(nn.Module):
@@ -156,22 +126,6 @@ def test_other_frozen_weights_are_another_start(change: Any) -> None:
     assert digest(change) != digest() == digest()
     assert digest(more("one")) != digest(more("other")), "names count"
     assert digest(algorithm="local") == hashlib.sha256(b"").hexdigest(), "who shares nothing needs no common start"
-
-
-@pytest.mark.parametrize("part", ["fc.weight", "fc.bias", "norm.running_mean", "scale"])
-def test_what_is_a_peers_own_does_not_count(part: str) -> None:
-    """The head, frozen or not, and buffers: with differential privacy nothing here may depend on data."""
-    assert digest(lambda net: net.state_dict()[part].add_(1)) == digest()
-
-
-def test_the_bodies_alone_decide_where_nothing_is_frozen() -> None:
-    ours = build_learner(small_task(), "dfedmdc", rank=0, seed=0)
-    assert ours.about.digest == hashlib.sha256(ours.body.numpy().tobytes()).hexdigest()
-    frozen = small_task()
-    frozen.model.fc.requires_grad_(False)
-    assert build_learner(frozen, "dfedmdc", rank=0, seed=0).about.digest == ours.about.digest, (
-        "all of it is in the head"
-    )
 
 
 def tied(*, storage: bool) -> Net:

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from dpeer.privacy import Charge
 from dpeer.privacy.accounting import total_epsilon
-from dpeer.topology import build
-from dpeer.topology.declared import spelled
 from dpeer.training import TorchLearner
 from dpeer.training.algorithms.fedavg_ls import smoothed
 from tests.training.dp_learners import sampled
@@ -200,27 +198,6 @@ def means(learners: list[TorchLearner], p: tuple[float, ...] | None = None) -> t
     tracked = [ours.trainer.extras["variates"].double().numpy() for ours in learners]
     own = [ours.algorithm.state["own"].double().numpy() for ours in learners]
     return np.average(tracked, axis=0, weights=p), np.average(own, axis=0, weights=p)
-
-
-@pytest.mark.parametrize("p", [None, (40, 2, 3, 11)])
-def test_the_mean_of_what_is_tracked_is_that_of_the_variates(p: tuple[float, ...] | None) -> None:
-    learners = peers("scaffold", momentum=0.5, weight_decay=0.1)
-    weights = None if p is None else build("ring", 4, weights=spelled(p)).weights
-    for number in range(5):
-        gossip(learners, 1, start=number, weights=weights)
-        tracked, own = means(learners, p)
-        np.testing.assert_allclose(tracked, own, rtol=0, atol=1e-6)
-    assert np.abs(own).max() > 0.01
-
-
-def test_with_momentum_the_variates_are_gradients_still() -> None:
-    """The quotient of option II would be as many times as long as momentum makes steps."""
-    learners = peers("scaffold", momentum=0.9, body_lr=1e-7)
-    gossip(learners, 2)
-    for rank, ours in enumerate(learners):
-        np.testing.assert_allclose(
-            ours.algorithm.state["own"].numpy(), gradient(begin(), rank)[:BODY], rtol=0, atol=1e-5
-        )
 
 
 def test_a_message_lost_in_one_direction_shifts_what_is_tracked_for_good() -> None:

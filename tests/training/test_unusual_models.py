@@ -9,7 +9,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.utils.data import Subset, TensorDataset
 
 from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
@@ -66,23 +65,6 @@ def test_a_model_that_replaces_its_storage_still_trains_and_mixes(
     np.testing.assert_allclose(vector_of(task)[:count].numpy(), released / 2, rtol=1e-6)
 
 
-def test_max_norm_is_as_in_plain_pytorch() -> None:
-    torch.manual_seed(1)
-    task, plain = small_task(model=Net(renorm), head=()), Net(renorm)
-    plain.load_state_dict(task.model.state_dict())
-    inputs, targets = task.train.tensors
-    h = Hyperparameters(body_epochs=3, batch_size=1000, momentum=0.0, grad_clip=None)
-    found = learner(task, "dfedavgm", h)
-    optimizer = torch.optim.SGD(plain.parameters(), lr=0.05)
-    for _ in range(3):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(plain(inputs), targets).backward()
-        optimizer.step()
-    found.train(0)
-    expected = torch.cat([p.detach().reshape(-1) for p in plain.parameters()])
-    torch.testing.assert_close(found.body, expected, rtol=1e-5, atol=1e-6)
-
-
 class Teacher(nn.Module):
     """A frozen copy that follows the student: a moving average, as mean teachers and momentum encoders have it."""
 
@@ -118,33 +100,6 @@ def test_frozen_parameters_that_change_are_in_the_checkpoint(tmp_path: Path) -> 
     for name, value in whole.trainer.module.state_dict().items():
         assert torch.equal(value, second.trainer.module.state_dict()[name]), name
     assert not any("still" in name for path in tmp_path.glob("*.safetensors") for name in load_file(path))
-
-
-def test_a_users_default_dtype_does_not_reach_the_wire() -> None:
-    task = small_task()
-    torch.set_default_dtype(torch.float64)
-    try:
-        found = learner(task)
-        assert found.body.dtype == torch.float32
-        found.train(0)
-    finally:
-        torch.set_default_dtype(torch.float32)
-
-
-def test_a_model_that_comes_in_eval_mode_trains_in_train_mode() -> None:
-    task = small_task(dropout=0.5)
-    task.model.eval()
-    modes = set()
-    task.model.drop.register_forward_pre_hook(lambda module, args: modes.add(module.training))
-    learner(task).train(0)
-    assert modes == {True}
-
-
-def test_negative_indices_of_a_subset_count_from_the_end() -> None:
-    whole = small_task().train
-    one = learner(small_task(train=Subset(whole, range(-20, 0))))
-    other = learner(small_task(train=Subset(whole, range(30, 50))))
-    assert one.train(0) == other.train(0)
 
 
 SCORES = torch.tensor([[2.0, 1.0], [2.0, 1.0], [1.0, 2.0], [2.0, 1.0]])
@@ -183,15 +138,6 @@ def test_outputs_that_cannot_be_joined_need_metrics_only_when_the_user_has_some(
         of(metrics=lambda outputs, targets: {"one": 1.0}).evaluate()
 
 
-def test_tensor_datasets_are_gathered_not_collated(monkeypatch: pytest.MonkeyPatch) -> None:
-    def slow(self: TensorDataset, index: int) -> Any:
-        raise AssertionError("fetched sample by sample")
-
-    found = learner(small_task())
-    monkeypatch.setattr(TensorDataset, "__getitem__", slow)
-    assert found.train(0) is not None
-
-
 @pytest.mark.parametrize(
     "tensor",
     [torch.ones(2, 3, dtype=torch.complex64), torch.ones(3, dtype=torch.bfloat16), torch.empty(0, 4),
@@ -207,27 +153,3 @@ def test_dense_tensors_of_any_type_are_trained_beside_and_saved(tmp_path: Path, 
     second.load(tmp_path)
     first.write_model(tmp_path / "model.safetensors")
     assert torch.equal(second.trainer.module.extra, tensor)
-
-
-class Words(nn.Module):
-    """An embedding, averaged."""
-
-    def __init__(self, sparse: bool) -> None:
-        super().__init__()
-        torch.manual_seed(3)
-        self.words, self.fc = nn.Embedding(12, 4, sparse=sparse), nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.fc(self.words(x).mean(1))
-        return out
-
-
-def test_sparse_gradients_train_as_dense_ones_do() -> None:
-    words = torch.randint(12, (40, 5), generator=torch.Generator().manual_seed(0))
-    data = TensorDataset(words, words[:, 0] % 3)
-    tasks = [small_task(model=Words(sparse), train=data, test=data) for sparse in (True, False)]
-    sparse, dense = (learner(task, "dfedsmdc") for task in tasks)
-    before = dense.body.clone()
-    assert sparse.train(0) == pytest.approx(dense.train(0))
-    torch.testing.assert_close(sparse.body, dense.body)
-    assert not torch.equal(dense.body, before)

@@ -1,6 +1,5 @@
 """Algorithms of a user's own: finding them, the hash of their source, their options, and runs of them."""
 
-import hashlib
 import json
 import sys
 from collections.abc import Callable
@@ -82,13 +81,6 @@ def test_a_class_of_a_file_is_imported_once_and_described(where: str) -> None:
     assert not build_learner(small_task(), quiet, rank=0, seed=0).about.shares
 
 
-def test_a_class_of_a_module(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(Path(where).parent)
-    monkeypatch.delitem(sys.modules, "mine", raising=False)
-    assert find_algorithm("mine:Mine").__module__ == "mine"
-    monkeypatch.delitem(sys.modules, "mine")
-
-
 # The hash of the source of an algorithm of a user's own: other code gives another one, wherever it stands.
 
 
@@ -129,43 +121,6 @@ def test_other_code_has_another_hash_and_equal_code_elsewhere_the_same(kind: str
     assert None not in hashes
 
 
-BASES = """
-import functools
-import torch
-from abc import ABC
-from typing import Generic, TypeVar
-from dpeer.training import Algorithm
-
-class Base(Algorithm):
-    shares = "body"
-
-    @torch.no_grad()
-    def train(self, peer): ...
-
-    @functools.cached_property
-    def number(self): return 3
-
-class Mine(Base, Generic[TypeVar("T")], ABC):
-    @property
-    def other(self): return 4
-"""
-
-
-@pytest.mark.parametrize("name", ["Base", "Mine"])
-def test_the_hash_is_of_the_files_of_the_class_and_its_bases(name: str, tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(BASES)
-    assert source_hash(find_algorithm(f"{path}:{name}")) == hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def test_the_hash_is_of_what_was_imported(write: Write) -> None:
-    where = write("a", "plain", "0.1")
-    found = find_algorithm(where)
-    before = source_hash(found)
-    write("a", "plain", "0.2")
-    assert source_hash(found) == before != source_hash(find_algorithm(write("b", "plain", "0.2")))
-
-
 def test_a_class_of_which_no_file_is_known_is_for_one_process_alone(write: Write) -> None:
     space = {"__name__": "nowhere"}
     exec("from dpeer.training import Algorithm\n" + FILES["plain"].replace("RATE", "0.1"), space)
@@ -195,13 +150,6 @@ class Mine(Algorithm):
 
     def train(self, peer: Trainer) -> None:
         """Nothing."""
-
-
-def test_defaults_and_values() -> None:
-    assert make_options(Mine, {}) == Mine.Options() == Mine().options
-    made = make_options(Mine, {"mu": 2, "kind": "far", "own": 4})
-    assert made == Mine.Options(mu=2.0, kind="far", own=4)
-    assert type(made.mu) is float, "a whole number will do for a float, and becomes one"
 
 
 def test_what_peers_compare_are_the_shared_ones_as_plain_values() -> None:

@@ -1,6 +1,5 @@
 """Validation data for a task of one's own that brings none."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
 from dpeer.training import Task
-from dpeer.training.validation import whole_training_set, with_validation
+from dpeer.training.validation import with_validation
 
 SHARE = 0.2
 
@@ -57,11 +56,6 @@ def test_about_the_share_is_held_out_and_nothing_is_lost(kind: Any) -> None:
     assert numbers(task.validation) != numbers(held(made(kind(500)), rank=1).validation)
 
 
-def test_a_sample_more_moves_no_other() -> None:
-    few, more = held(made(rows(300))), held(made(rows(301, first=-1)))
-    assert [one for one in numbers(more.validation) if one >= 0] == numbers(few.validation)
-
-
 def test_equal_inputs_are_not_parted() -> None:
     inputs = (torch.arange(400) % 40).float().unsqueeze(1)
     task = held(made(TensorDataset(inputs, torch.arange(400) % 2)))
@@ -78,11 +72,6 @@ def test_a_group_is_not_parted_and_stays_beside_its_samples() -> None:
     assert task.groups.tolist() == [groups[number] for number in numbers(task.train)]
 
 
-def test_a_task_that_brings_validation_data_keeps_them() -> None:
-    task = made(rows(300), validation=rows(7))
-    assert held(task) is task
-
-
 @pytest.mark.parametrize(
     "task",
     [
@@ -94,13 +83,3 @@ def test_a_task_that_brings_validation_data_keeps_them() -> None:
 def test_nothing_is_held_out_by_default_where_that_is_not_enough_or_too_much(task: Task) -> None:
     for seed in range(30):
         assert held(task, seed=seed, optional=True) is task
-
-
-def test_the_whole_training_set_is_put_together_again() -> None:
-    task = held(made(rows(100)))
-    whole = whole_training_set(task)
-    assert numbers(whole) == list(range(100))
-    assert torch.equal(whole.tensors[1], torch.arange(100) % 2)
-    assert whole_training_set(made(rows(100))) is None
-    assert whole_training_set(held(made(Own(100)))) is None
-    assert whole_training_set(replace(task, held_out=None)) is None

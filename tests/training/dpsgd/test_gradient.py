@@ -200,26 +200,3 @@ def test_no_more_than_a_microbatch_at_a_time(make_trainer: Make) -> None:
     rule.backends["model"] = watched
     made(peer, rule, Batch(x, y, N))
     assert seen == [5, 5, 5, 5, 5], "the last ones are filled up: other shapes have other last bits"
-
-
-def test_parts_are_trained_one_by_one_as_dfedmdc_does(make_trainer: Make) -> None:
-    peer, _, _ = digits(make_trainer, head=("head",), hyperparameters={"batch_size": N})
-    rule = PrivateGradient(ClippedSum(0.1, 0.0, 1.0, N))
-    for part, other in ((peer.head, peer.body), (peer.body, peer.head)):
-        before, kept = part.data.clone(), other.data.clone()
-        peer.fit(part, epochs=1, lr=1.0, gradient=rule)
-        assert torch.equal(other.data, kept)
-        assert 0 < (part.data - before).norm() <= 0.1
-    assert rule.steps == 2
-
-
-def test_the_tasks_model_is_left_as_it_was(make_trainer: Make) -> None:
-    peer, x, y = digits(make_trainer)
-    rule = PrivateGradient(ClippedSum(0.1, 0.0, 1.0, N))
-    made(peer, rule, Batch(x, y, N))
-    assert not any(module._forward_hooks for module in peer.module.modules())
-    assert all(parameter.requires_grad for parameter in peer.module.parameters())
-    with peer.training(peer.model):
-        peer.gradient(peer.model, Batch(x, y, N))
-    expected = by_a_loop(peer.module, x, y).mean(0)
-    torch.testing.assert_close(peer.model.grad, expected, rtol=1e-4, atol=1e-6)

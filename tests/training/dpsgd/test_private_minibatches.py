@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from dpeer.exceptions import AlgorithmError, Interrupted
+from dpeer.exceptions import AlgorithmError
 from dpeer.privacy import Charge
 from dpeer.privacy.accounting import total_epsilon
 from dpeer.privacy.guarantee import Phase
@@ -295,22 +295,6 @@ def test_what_training_writes_to_extras_is_not_there_before_it(tmp_path: Path) -
     assert learner.trainer.extras["rounds"].tolist() == [1.0]
 
 
-@pytest.mark.parametrize(
-    ("rate", "h", "epochs", "expected"),
-    [
-        (0.05, {}, 3, 60),
-        (0.3, {}, 1, 3),
-        (1.0, {}, 2, 2),
-        (0.9, {}, 0, 0),
-        (0.1, {"local_steps": 7, "body_epochs": 5}, 5, 7),
-        (0.1, {"local_steps": 7, "body_epochs": 5}, 1, 2),
-    ],
-)
-def test_how_many_steps(rate: float, h: dict[str, int], epochs: int, expected: int, tmp_path: Path) -> None:
-    peer = sampled(small_task(), tmp_path, rate=rate, hyper=h).trainer
-    assert peer.planned_steps(epochs) == expected == len([*peer.minibatches("body", epochs)])
-
-
 def test_the_loss_is_the_mean_over_the_last_pass(tmp_path: Path) -> None:
     peer = sampled(small_task(), tmp_path, rate=0.25).trainer
     noted: list[tuple[float, int]] = []
@@ -331,12 +315,3 @@ def test_the_loss_is_the_mean_over_the_last_pass(tmp_path: Path) -> None:
 def test_batches_that_are_all_empty_have_no_loss(tmp_path: Path) -> None:
     learner = sampled(small_task(), tmp_path, rate=1e-12, hyper={"local_steps": 3})
     assert learner.train(0) is None
-
-
-def test_it_can_be_interrupted(tmp_path: Path) -> None:
-    peer = sampled(small_task(), tmp_path).trainer
-    steps = peer.minibatches("body", 5)
-    next(steps)
-    peer.interrupt()
-    with pytest.raises(Interrupted):
-        next(steps)

@@ -51,28 +51,6 @@ def test_a_difference_in_any_tenth_of_a_large_body_shows() -> None:
         assert disagreement([own], mix) == pytest.approx(expected(own, mix), rel=0.05)
 
 
-def test_the_cost_of_a_large_body_has_a_bound() -> None:
-    """Every run of 512 has a value that is none, and of single ones few are looked at."""
-    count = 9 * MOST
-    mix, own = normal(count), normal(count)
-    own[::2] = torch.nan
-    assert disagreement([own], mix) is None
-    read, runs = 0, range(0, count // 512, 397)
-    for run in runs:
-        own = mix.clone()
-        own[512 * run : 512 * run + 512] = torch.nan
-        read += disagreement([own], mix) is None
-    assert 0 < read < len(runs) / 4
-
-
-def test_pieces_are_one_body() -> None:
-    own, mix = normal(5000, 1), normal(5000, 2)
-    pieces = [own[:7], own[7:7], own[7:1300], own[1300:]]
-    assert disagreement(pieces, mix) == pytest.approx(expected(own, mix), rel=1e-5)
-    large, other = normal(2 * MOST, 1), normal(2 * MOST, 2)
-    assert disagreement([large[:MOST], large[MOST:]], other) == pytest.approx(disagreement([large], other), rel=1e-6)
-
-
 @pytest.mark.parametrize("first", [3, 512, 4999])
 def test_what_is_sent_before_the_body_is_left_out(first: int) -> None:
     own, mix = normal(5000, 1), normal(5000, 2)

@@ -25,11 +25,6 @@ def test_the_body_is_the_last_states_bit_by_bit(tmp_path: Path) -> None:
     assert (found.dtype, found.tobytes()) == (np.float32, ours.body.numpy().tobytes())
 
 
-def test_who_shares_nothing_has_no_body(tmp_path: Path) -> None:
-    build_learner(small_task(), "local", rank=0, seed=1).save(tmp_path)
-    assert saved_body(tmp_path) is None
-
-
 def test_a_copy_stays_as_it_is_while_the_learner_goes_on_and_the_next_has_its_memory(tmp_path: Path) -> None:
     ours = build_learner(small_task(), "ditto", rank=0, seed=1)
     copies = []
@@ -76,17 +71,6 @@ def test_a_file_is_the_librarys_to_the_byte(metadata: dict[str, str], tmp_path: 
     write_tensors(tensors(), tmp_path / "ours", metadata)
     save_file(tensors(), tmp_path / "theirs", metadata=metadata or None)
     assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
-
-
-def test_views_of_one_vector_and_transposed_ones_are_written_each_by_itself(tmp_path: Path) -> None:
-    vector = torch.arange(12.0)
-    given = {"one": vector[:6].view(2, 3), "tied": vector[:6].view(2, 3), "turned": vector[6:].view(2, 3).t()}
-    write_tensors(given, tmp_path / "file", {"b": "1", "a": "2"})
-    found = load_file(tmp_path / "file")
-    assert found.keys() == given.keys()
-    for name, tensor in given.items():
-        assert torch.equal(found[name], tensor)
-    assert b'{"__metadata__":{"b":"1","a":"2"}' in (tmp_path / "file").read_bytes(), "in the order given"
 
 
 # What a saved model's file says of the records that it was trained on.
@@ -137,10 +121,3 @@ def test_what_first_weights_tell_stays_in_the_model(
     for first in order:
         found = Origin.of_run(client=client, sample=sample, at_home=at_home, first=first)
         assert order.index(found) == max(order.index(own), order.index(first))
-
-
-def test_the_memory_of_a_large_copy_is_not_kept_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpeer.training.state.checkpoints._KEPT", 0)
-    ours = build_learner(small_task(), "ditto", rank=0, seed=1)
-    assert callable(ours.copied())
-    assert not ours.checkpoints.room

@@ -85,19 +85,6 @@ def test_groups_keep_their_own_tests() -> None:
         assert (len(peer["test"]), len(peer["validation"])) == (20, 10)
 
 
-def test_other_groups_in_the_test_pool_are_merged() -> None:
-    data = Data(
-        pool(300, groups=np.repeat(np.arange(6), 50)), pool(100, first=300, groups=np.repeat([6, 7], 50)), 4, "writer"
-    )
-    parts = part_sets(divide(data, 8, "writer", "disjoint", 0.0, 0))
-    assert disjoint(parts) == set(range(400))
-    for rank, peer in enumerate(parts):
-        assert {sample // 50 for sample in peer["train"] | peer["test"]} == {rank}
-        assert len(peer["test"]) == 10
-    iid = part_sets(divide(data, 2, "iid", "disjoint", 0.0, 0))
-    assert all(sample >= 300 for peer in iid for sample in peer["test"])
-
-
 def test_stretches_are_whole_in_every_part() -> None:
     stretches = np.random.default_rng(0).integers(0, 60, 600)
     data = Data(pool(600, groups=stretches % 5, stretches=stretches), None, 4, "subject")
@@ -108,39 +95,6 @@ def test_stretches_are_whole_in_every_part() -> None:
             held = [{int(stretches[sample]) for sample in part} for part in peer.values()]
             assert sum(map(len, held)) == len(set.union(*held)) == 12
             assert {stretch % 5 for part in held for stretch in part} == {rank}
-
-
-def test_groups_that_come_together_are_each_held_out() -> None:
-    data = Data(pool(400, groups=np.repeat(np.arange(20), 20)), None, 4, "writer")
-    for peer in part_sets(divide(data, 4, "writer", "disjoint", 0.0, 0)):
-        assert len({sample // 20 for sample in peer["test"]}) == 5
-        for writer in {sample // 20 for sample in peer["train"]}:
-            assert sum(sample // 20 == writer for sample in peer["test"]) in (3, 4, 5)
-
-
-def test_own_data_are_kept_whole() -> None:
-    for rank in (0, 5):
-        task = pooled_task(Data(pool(100), None, 4), rank, 6, 0, Choices(partition="own", validation=0.1), model="mlp")
-        assert [len(part) for part in (task.train, task.validation or (), task.test)] == [72, 8, 20]
-        assert task.groups is None
-    for rank in (0, 7):
-        division = keep(Data(pool(100), None, 4), rank, 0.25, 0)
-        assert len(division.parts) == 1
-        (peer,) = part_sets(division)
-        assert disjoint([peer]) == set(range(100))
-        assert [len(peer[name]) for name in ("train", "validation", "test")] == [60, 20, 20]
-    first, second = (part_sets(keep(Data(pool(100), None, 4), rank, 0.0, 0))[0]["test"] for rank in (0, 1))
-    assert first != second
-    (peer,) = part_sets(keep(Data(pool(100), pool(30, first=100), 4), 3, 0.0, 0))
-    assert peer["train"] == set(range(100))
-    assert peer["test"] == set(range(100, 130))
-
-
-def test_values_need_no_classes() -> None:
-    data = Data(Pool(torch.rand(200, 3), torch.rand(200, 1)), None, None)
-    task = pooled_task(data, 1, 4, 0, Choices(partition="iid", validation=0.2), model="mlp")
-    assert task.loss is not None
-    assert task.model(task.train.tensors[0]).shape == (len(task.train), 1)
 
 
 def test_a_data_set_is_read_once_and_can_be_forgotten() -> None:
@@ -177,31 +131,6 @@ def test_a_file_that_has_changed_is_read_anew(tmp_path: Path) -> None:
     assert read(reader, {"path": str(path)}, 0) is first
     path.write_text("x" * 30)
     assert len(read(reader, {"path": str(path)}, 0).train) == 30
-
-
-@pytest.mark.parametrize("options", [{"train_samples": 40}, {"test_samples": 20}])
-def test_some_of_the_samples(options: dict[str, int]) -> None:
-    """Drawn at random by the seed; groups, and everything else that is known, stay with them."""
-
-    def reader() -> Data:
-        numbers = np.arange(100)
-        train = pool(100, groups=numbers % 7, stretches=numbers // 2)
-        return Data(train, pool(50, first=100), 4, "group", same_groups=True, mirrored=False)
-
-    forget()
-    data = read(reader, {}, 1, **options)
-    assert (len(data.train), len(data.test)) == (options.get("train_samples", 100), options.get("test_samples", 50))
-    numbers = data.train.inputs[:, 0].int().numpy()
-    assert len(np.unique(numbers)) == len(numbers)
-    assert np.array_equal(np.asarray(data.train.groups), numbers % 7)
-    assert np.array_equal(np.asarray(data.train.stretches), numbers // 2)
-    assert np.array_equal(data.train.targets.numpy(), numbers % 4)
-    assert (data.group, data.same_groups, data.mirrored) == ("group", True, False)
-    other = read(reader, {}, 2, **options)
-    assert (
-        data.test.inputs.tolist() != other.test.inputs.tolist()
-        or data.train.inputs.tolist() != other.train.inputs.tolist()
-    )
 
 
 @pytest.mark.parametrize("options", [{}, {"train_samples": 90, "test_samples": 40}])

@@ -6,12 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_digits
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import DpeerError
 from dpeer.training import BUILTIN_TASKS, Choices, Task, build_learner, load_task
-from dpeer.training.data.digits import digits
 from tests.training.dataset_files import RANKS as SIZE
 from tests.training.dataset_files import WRITERS
 from tests.training.small import gossip
@@ -102,16 +100,6 @@ def test_mistakes_are_one_line_that_names_the_option(known: tuple[str, Options],
 
 
 # The digits: their pools, and the gain of collaboration.
-
-
-def test_the_pools_are_scikit_learns_digits_a_fifth_of_each_for_testing() -> None:
-    images, labels = load_digits(return_X_y=True)
-    train, test = digits().train, digits().test
-    assert (train.inputs.shape, test.inputs.shape) == ((1438, 1, 8, 8), (359, 1, 8, 8))
-    pools = [np.column_stack([p.inputs.flatten(1).numpy() * 16, p.targets.numpy()]) for p in (train, test)]
-    assert sorted(map(tuple, np.concatenate(pools))) == sorted(map(tuple, np.column_stack([images, labels])))
-    share = torch.bincount(test.targets) / (torch.bincount(test.targets) + torch.bincount(train.targets))
-    assert ((share - 0.2).abs() < 0.01).all()
 
 
 @pytest.mark.slow
