@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -307,29 +307,11 @@ def _spectral_gap(graph: Topology) -> float:
 
 
 def _alert_monitor(task: Task, config: RunConfig, facts: Mapping[str, Any]) -> AlertMonitor:
-    """The training alerts of a peer: thresholds and advice from its task, algorithm and settings."""
-    advice = partial(_advice, config)
+    """The training alerts of a peer, with thresholds from its task."""
     train, evaluated = facts["class_counts"], facts["evaluated_class_counts"]
     return AlertMonitor(
         chance=guessing_loss(train) if task.loss is None else None,
         majority=majority_accuracy(train, evaluated),
         classes=sum(count > 0 for count in evaluated or ()),
-        slower=advice("{:g}", 1 / 5),
-        other=advice("{:g} or {:g}", 1 / 5, 5),
         private=config.privacy.privacy != "none",
     )
-
-
-def _advice(config: RunConfig, rates: str, *factors: float) -> list[str]:
-    """Advice as command-line options, learning rates first: those in use times these factors."""
-    training, data, has = config.training, config.data, config.algorithm.uses
-    found = [f"--body-lr {rates.format(*(training.body_lr * factor for factor in factors))}"]
-    if "head_lr" in has:
-        found.append(f"--head-lr {rates.format(*(training.head_lr * factor for factor in factors))}")
-    if data.task in BUILTIN_TASKS and not data.standardize and config.privacy.privacy != "sample":
-        found.append("--standardize")
-    if training.grad_clip is None:
-        found.append("--grad-clip 1")
-    if "rho" in has and training.rho > 0:
-        found.append(f"--rho {training.rho / 5:g}")
-    return found

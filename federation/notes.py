@@ -8,7 +8,6 @@ from typing import Any
 from dpeer.federation.config import VALIDATION, RunConfig
 from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import default_of
-from dpeer.topology import Isolated, Participation
 from dpeer.training import ALGORITHMS, Task, TorchLearner
 from dpeer.training.data.holdout import FEWEST
 from dpeer.training.use.blend import why_unsuited
@@ -49,12 +48,8 @@ def notes(
     lines += _changed(config, learner, settings)
     lines += _choosing(task, learner, settings["keep"], lacking=lacking)
     lines += task.remarks
-    lines += _computing(learner)
-    if settings["quorum"] == "any":
-        lines.append(
-            "--quorum any: a group of peers that is cut off runs ahead by itself; when all meet again, those behind "
-            "lose the rounds in between"
-        )
+    if not (compute := learner.about.compute).on_host:
+        lines.append(f"on {compute.device} ({compute.device_name})")
     if settings["training_accuracy"] and settings["privacy"] != "none":
         lines.append(
             "training-accuracy: it is read off training records without noise, so no epsilon covers it; it stays in "
@@ -64,8 +59,6 @@ def notes(
         lines.append(
             "weights declared: all peers know what each rank brings, and no epsilon covers it: declare rounded numbers"
         )
-    if settings["participation"] < 1:
-        lines.append(_participation(settings, learner))
     if task.names.get("input columns") and not settings["standardize"] and (largest := _largest(task)) > _LARGE:
         lines.append(f"inputs go up to {largest:g}: training may diverge; --standardize scales every column")
     lines += _few(facts, settings["evaluate_on"])
@@ -148,27 +141,6 @@ def _changed(config: RunConfig, learner: TorchLearner, settings: Mapping[str, An
     return [f"not at their defaults: {', '.join(found)}"] if found else []
 
 
-def _computing(learner: TorchLearner) -> list[str]:
-    """Lines on the device, precision and memory layout, if not the default ones, and on their effect on results."""
-    compute, lines = learner.about.compute, []
-    if not compute.on_host:
-        lines.append(
-            f"on {compute.device} ({compute.device_name}): results differ in the last bits from a CPU's and may "
-            "differ from run to run"
-        )
-    if compute.amp is not None:
-        lines.append(
-            f"amp {compute.amp}: outputs are computed in bfloat16, with about three digits, so results differ from "
-            "float32's; parameters and mixing stay float32"
-        )
-    if compute.channels_last:
-        images = learner.trainer.data.has_images
-        lines.append(
-            f"channels-last: {'results differ in the last bits' if images else 'no effect, the inputs are not images'}"
-        )
-    return lines
-
-
 def _largest(task: Task) -> float:
     return float(task.train.tensors[0].abs().max())
 
@@ -181,16 +153,6 @@ def _value(name: str, settings: Mapping[str, Any]) -> str:
     value = settings[name]
     shown = f"{value:g}" if isinstance(value, float) else "off" if value is None else value
     return f"{name.replace('_', '-')} {shown}"
-
-
-def _participation(settings: Mapping[str, Any], learner: TorchLearner) -> str:
-    drawn = Participation(Isolated(settings["size"]), settings["participation"], settings["seed"])
-    if settings["participation_mode"] == "server" and learner.about.shares:
-        return f"{drawn.count} of {settings['size']} peers train in a round, drawn from the seed; all take their mean"
-    if drawn.count == settings["size"]:
-        return f"participation {settings['participation']:g} of {settings['size']} peers is all of them"
-    meeting = f"; two neighbors meet in {drawn.pair_rate:.1%} of the rounds" if learner.about.shares else ""
-    return f"{drawn.count} of {settings['size']} peers take part in a round, drawn from the seed{meeting}"
 
 
 def one_by_one_notes(learner: TorchLearner) -> list[str]:

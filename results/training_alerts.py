@@ -40,6 +40,8 @@ _CLASS_SLACK = 0.25
 """How much better than a constant answer, as a share of it, the mean recall of the classes may be: a few rows."""
 
 
+_ADVICE = "; try other --body-lr and --head-lr, such as a fifth, or --grad-clip 1"
+
 _RANKS = 0.65
 """The AUROC from which something has been learned, also of a few rows."""
 
@@ -77,16 +79,12 @@ class AlertMonitor:
         chance: The loss of guessing; None where it is not known.
         majority: The accuracy of always answering the most frequent class; None without classes.
         classes: How many classes are among the rows that are evaluated.
-        slower: Advice where training diverges, a few words each.
-        other: Advice where nothing is learned.
         private: Whether noise is added to bodies, which may make a loss as large as that.
     """
 
     chance: float | None = None
     majority: float | None = None
     classes: int = 0
-    slower: Sequence[str] = ()
-    other: Sequence[str] = ()
     private: bool = False
     _losses: list[float] = field(default_factory=list)
     _beaten: list[bool] = field(default_factory=list)
@@ -124,11 +122,7 @@ class AlertMonitor:
             found |= self._of_accuracies(line)
         new = {kind: text for kind, text in found.items() if kind not in self._given}
         self._given |= new.keys()
-        return [Alert(kind, text + self._advice(kind)) for kind, text in new.items()]
-
-    def _advice(self, kind: Kind) -> str:
-        tried = self.slower if kind == "diverged" else self.other
-        return f"; try {', '.join(tried)}" if tried else ""
+        return [Alert(kind, text + _ADVICE) for kind, text in new.items()]
 
     def _of_losses(self) -> dict[Kind, str]:
         losses, first = self._losses, f"{self._losses[0]:.3g} of the first round"

@@ -68,12 +68,6 @@ class Participation:
         share = Decimal(str(float(self.fraction))) * self.size
         return min(self.size, max(2, int(share.to_integral_value(ROUND_HALF_UP))))
 
-    @property
-    def pair_rate(self) -> float:
-        """The share of all rounds in which a given pair is expected to take part together."""
-        size, count = self.size, self.count
-        return 1.0 if count == size else count * (count - 1) / (size * (size - 1))
-
     def participants(self, number: int) -> frozenset[int]:
         """The ranks that take part in round `number` (from 0); the same on every peer."""
         return _drawn(self.seed, number, self.size, self.count)

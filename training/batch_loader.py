@@ -125,19 +125,6 @@ class Batches:
         """Whether samples are rows of tensors, so that no code of the dataset's runs when they are read."""
         return self._tensors is not None
 
-    @property
-    def has_images(self) -> bool:
-        """Whether (some of) a minibatch's inputs are images: four dimensions, the first being the batch's."""
-        found: list[int] = []
-
-        def note(tensor: torch.Tensor) -> torch.Tensor:
-            found.append(tensor.ndim)
-            return tensor
-
-        inputs, _ = self.take(self.located(torch.zeros(1, dtype=torch.int64, device="cpu")))
-        mapped(inputs, note)
-        return 4 in found
-
     def __len__(self) -> int:
         return len(self._dataset)
 

@@ -102,19 +102,6 @@ def test_a_private_start_says_that_declared_numbers_are_not_covered(notes: Start
     assert said not in notes(**private)
 
 
-def test_how_many_take_part_and_how_rarely_two_meet(notes: Start) -> None:
-    half = notes(size=4, participation=0.5)
-    assert [line for line in half if "take part" in line] == [
-        "2 of 4 peers take part in a round, drawn from the seed; two neighbors meet in 16.7% of the rounds"
-    ]
-    assert "participation 0.5" in values(half)
-    assert not any("take part" in line for line in notes(size=4))
-    server = notes(size=4, topology="full", participation=0.5, participation_mode="server")
-    assert [line for line in server if "all take" in line] == [
-        "2 of 4 peers train in a round, drawn from the seed; all take their mean"
-    ]
-
-
 FEDROD = (
     "the generic model{} leaves this peer with fedrod, the task's head (fc) included",
     " with the hypernetwork (whose change tells the class distribution where no noise is added)",

@@ -45,7 +45,6 @@ def matrix(graphs: Graphs, number: int) -> Dense:
 def test_as_many_take_part_as_asked_for_but_never_fewer_than_two(size: int, fraction: float, count: int) -> None:
     graphs = Participation(Isolated(1) if size == 1 else build("full", size), fraction, 3)
     assert (graphs.size, graphs.count) == (size, count)
-    assert graphs.pair_rate == (1.0 if count == size else pytest.approx(count * (count - 1) / (size * (size - 1))))
     for number in range(3):
         present = graphs.participants(number)
         assert len(present) == count
@@ -64,7 +63,7 @@ def test_each_peer_takes_part_and_each_pair_meets_at_its_rate(size: int, fractio
     assert np.diag(together).sum() == rounds * graphs.count
     # Seven standard deviations of fair draws.
     assert np.abs(np.diag(together) - rounds * share).max() < 7.0 * math.sqrt(rounds * share * (1.0 - share))
-    met, rate = together[~np.eye(size, dtype=bool)], graphs.pair_rate
+    met, rate = together[~np.eye(size, dtype=bool)], share * (graphs.count - 1) / (size - 1)
     assert met.mean() == pytest.approx(rounds * rate)
     assert np.abs(met - rounds * rate).max() < 7.0 * math.sqrt(rounds * rate * (1.0 - rate))
 
@@ -74,7 +73,7 @@ def test_participants_and_matchings_are_independent() -> None:
     size, rounds = 20, 300
     graphs = Participation(build("random-matching", size, graph_seed=5), 0.5, 5)
     met = sum(len(graphs.at(number, rank).in_neighbors) for number in range(rounds) for rank in range(size)) // 2
-    expected = rounds * size / 2 * graphs.pair_rate
+    expected = rounds * size / 2 * (graphs.count * (graphs.count - 1)) / (size * (size - 1))
     assert met == pytest.approx(expected, abs=6.0 * math.sqrt(expected))
 
 

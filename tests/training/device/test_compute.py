@@ -202,7 +202,6 @@ def test_convolutions_get_channels_last_and_all_that_leaves_is_as_ever(
     last, _ = trained("dfedsmdc", task, LAST, rounds=1)
     usual, _ = trained("dfedsmdc", digits(wrap), HOST, rounds=1)
     assert formats == {True}
-    assert last.trainer.data.has_images
     assert last.about.manifest == usual.about.manifest
     torch.testing.assert_close(last.body, usual.body, rtol=0, atol=1e-4)
     last.write_model(tmp_path / "last.safetensors")
@@ -217,7 +216,6 @@ def test_what_is_no_image_is_left_alone() -> None:
     other, expected = trained("dfedmdc", small_task(), HOST)
     assert seen == expected
     assert torch.equal(one.trainer.model.data, other.trainer.model.data)
-    assert not one.trainer.data.has_images
 
 
 @pytest.mark.slow
