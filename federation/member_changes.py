@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -84,22 +83,15 @@ def next_list(there: Situation, change: Change, build: BuildGraph) -> MemberList
     moved = {rank: replace(before.members[rank], **fields) for rank, fields in change.move.items()}
     for rank, one in {**moved, **change.add}.items():
         _check_member(rank, one, before)
-    if change.rounds is not None and change.rounds < before.rounds:
-        raise ConfigurationError(
-            f"--rounds {change.rounds}: the run has {before.rounds} already, and they only grow: give the number of "
-            "all rounds"
-        )
     members = {**before.members, **moved, **change.add}
     members = {rank: one for rank, one in sorted(members.items()) if rank not in change.remove}
-    if len(members) < 2:
-        raise ConfigurationError(
-            f"--rank {in_short(change.remove)}: fewer than two members would be left: let the run end instead (dpeer "
-            "drain)"
-        )
     answer = before.members if there.living is None else there.living
     gone = {rank: Former(before.members[rank].keys, "left" if rank in answer else "evicted") for rank in change.remove}
     asked = before.graph if change.graph is None else change.graph
-    name, graph = shared_name(asked), _graph(asked, members, build)
+    try:
+        name, graph = shared_name(asked), build(asked, members)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"graph {asked} of ranks {in_short(members)}: {error}") from error
     if members != before.members or name != before.graph:
         _check_dialled(members, graph, before.rounds)
     made = replace(
@@ -142,14 +134,7 @@ def _check_asked(there: Situation, change: Change) -> None:
 
 
 def _check_member(rank: int, one: Member, before: MemberList) -> None:
-    """Refuse a weight, an address or keys that the list cannot have for this rank."""
-    declared = any(other.weight is not None for other in before.members.values())
-    if declared and one.weight is None:
-        raise ConfigurationError("--weight is missing: each rank of this federation has one (weights declared)")
-    if one.weight is not None and not declared:
-        raise ConfigurationError("--weight: this federation declares no weights (weights = declared): leave it out")
-    if one.weight is not None and not 0 < one.weight < math.inf:
-        raise ConfigurationError(f"--weight {one.weight:g}: expected a number above 0: rows, patients or votes")
+    """Refuse an address or keys that the list cannot have for this rank."""
     keyed = any(other.keys for other in before.members.values())
     if keyed and not one.keys:
         raise ConfigurationError(
@@ -171,21 +156,6 @@ def _check_member(rank: int, one: Member, before: MemberList) -> None:
     for owner, member in before.members.items():
         if owner != rank and member.address == one.address:
             raise ConfigurationError(f"--address {one.address!r}: it is rank {owner}'s: give that of rank {rank}")
-
-
-def _graph(asked: str, members: Mapping[int, Member], build: BuildGraph) -> Topology:
-    name = shared_name(asked)
-    try:
-        return build(name, members)
-    except ConfigurationError as error:
-        if name != asked:
-            raise ConfigurationError(
-                f"--topology {asked!r}: a list names no place of a file or function, and the federation file has "
-                "another graph: choose a built-in one"
-            ) from error
-        raise ConfigurationError(
-            f"graph {name} of ranks {in_short(members)}: {error}; name another graph with --topology"
-        ) from error
 
 
 def _check_dialled(members: Mapping[int, Member], graph: Topology, rounds: int) -> None:

@@ -105,7 +105,7 @@ def named_graph(graph: GraphSettings, name: str, members: Mapping[int, Member]) 
     declared = graph.weights.partition(":")[0] == DECLARED
     if strange := [rank for rank, one in members.items() if (one.weight is not None) != declared]:
         has = "no weight, and all others have" if declared else "a weight, which this federation does not use"
-        raise ConfigurationError(f"rank {strange[0]} has {has}: make the list anew")
+        raise ConfigurationError(f"rank {strange[0]} has {has}")
     if declared:
         changed["weights"] = spelled([one.weight for one in members.values() if one.weight is not None])
     return build_graph(graph.model_copy(update=changed))

@@ -79,6 +79,18 @@ def test_a_forced_list_needs_no_quorum() -> None:
 
 
 REFUSED = {
+    "rounds": (Change(rounds=10), {}, "member list 1: it has 10 rounds, fewer than 20"),
+    "one alone": (
+        Change(remove=[0, 1, 2]),
+        {},
+        "graph ring of ranks 3: size 1: a topology joins at least 2 peers",
+    ),
+    "a file": (
+        Change(graph="file:x.csv"),
+        {},
+        "graph file:x.csv of ranks 0-3: 'file:x.csv': a list names no file: each site has its own in the federation "
+        "file",
+    ),
     "newcomers": (
         Change(add={rank: Member(f"tcp://10.0.0.{rank}:7700") for rank in range(4, 9)}),
         {},
@@ -103,8 +115,7 @@ REFUSED = {
     "hypercube": (
         Change(remove=[3]),
         {"topology": "hypercube"},
-        "graph hypercube of ranks 0-2: hypercube: size 3 is not a power of two: choose 2 or 4; name another graph with "
-        "--topology",
+        "graph hypercube of ranks 0-2: hypercube: size 3 is not a power of two: choose 2 or 4",
     ),
 }
 
@@ -167,23 +178,19 @@ def test_a_list_carries_weights_where_they_are_declared() -> None:
         (
             Change(add={4: Member("tcp://10.0.0.4:7700")}),
             True,
-            "--weight is missing: each rank of this federation has one (weights declared)",
-        ),
-        (
-            Change(add={4: Member("tcp://10.0.0.4:7700", (), 3.0)}),
-            False,
-            "--weight: this federation declares no weights (weights = declared): leave it out",
+            "graph ring of ranks 0-4: rank 4 has no weight, and all others have",
         ),
         (
             Change(move={1: {"weight": 3.0}}),
             False,
-            "--weight: this federation declares no weights (weights = declared): leave it out",
+            "graph ring of ranks 0-3: rank 1 has a weight, which this federation does not use",
         ),
         *(
             (
                 Change(move={1: {"weight": weight}}),
                 True,
-                f"--weight {weight:g}: expected a number above 0: rows, patients or votes",
+                f"graph ring of ranks 0-3: weights declared: {weight:g}: expected a number above 0 for each rank, such "
+                "as declared:400,20,30",
             )
             for weight in (0.0, -1.0, float("nan"), float("inf"))
         ),
@@ -192,7 +199,7 @@ def test_a_list_carries_weights_where_they_are_declared() -> None:
             True,
             "graph exponential-directed of ranks 0-3: weights declared: peers of a directed graph hear others than "
             "hear them, and these weights need edges both ways: choose another graph, such as exponential, or weights "
-            "uniform; name another graph with --topology",
+            "uniform",
         ),
     ],
 )

@@ -135,8 +135,8 @@ def test_the_graph_of_a_list_has_the_weights_of_its_members():
 @pytest.mark.parametrize(
     ("declared", "weight", "message"),
     [
-        (True, None, "rank 2 has no weight, and all others have: make the list anew"),
-        (False, 3.0, "rank 2 has a weight, which this federation does not use: make the list anew"),
+        (True, None, "rank 2 has no weight, and all others have"),
+        (False, 3.0, "rank 2 has a weight, which this federation does not use"),
         (True, 9.0, "graph 'ring' has other edges here"),
     ],
 )

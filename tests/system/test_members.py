@@ -46,7 +46,7 @@ def test_a_member_joins_one_moves_one_leaves_and_the_run_gets_more_rounds(
 
     key = dpeer("keygen", "--rank", 3, "--out", "keys").out.split('"')[1]
     new = ("--rank", 3, "--address", f"tcp://127.0.0.1:{first + 3}", "--key", key)
-    assert "--weight is missing" in dpeer("members", "add", "run/rank-0", *new, *SIGNED).err
+    assert "has no weight, and all others have" in dpeer("members", "add", "run/rank-0", *new, *SIGNED).err
     added = dpeer("members", "add", "run/rank-0", *new, "--weight", 120, *SIGNED)
     assert added.code == 0, added.err
     assert added.out.splitlines()[-1].startswith("member list 1 counts: ")
