@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,7 +123,7 @@ def _check_twice(hosts: Sequence[Host]) -> None:
 def write(planned: NewFederation, folder: Path, *, keys: bool, operator: bool, bind_all: bool = False) -> list[Path]:
     """Write all files of a new federation; returns them.
 
-    Nothing is overwritten, and if one cannot be written, those that this call has made are removed again.
+    Nothing is overwritten.
 
     Args:
         planned: What is to be written.
@@ -146,42 +144,18 @@ def write(planned: NewFederation, folder: Path, *, keys: bool, operator: bool, b
     made = [file, *copies, *secret_files, *of_operator]
     if found := [path for path in made if os.path.lexists(path)]:
         raise OutputError(f"{str(found[0])!r} exists, and nothing is overwritten: name another folder")
-    with _undone(folder) as done:
-        listed = dict(planned.values)
-        public = {}
-        if keys:
-            for one in sites:
-                path, key = write_secret(one.rank, folder / KEYS)
-                done.append(path)
-                public[one.rank] = key.hex()
-        if given := planned.settings.operators or []:
-            listed["operators"] = given
-        if operator:
-            path, key_of_operator = operators.write_operator(folder / KEYS)
-            done.append(path)
-            listed["operators"] = [*given, key_of_operator]
-        texts = copies | {file: federation_file(listed, sites, public, KEYS, apart=planned.apart, bind_all=bind_all)}
-        for path, text in texts.items():
-            with path.open("x", encoding="utf-8") as opened:
-                done.append(path)
-                opened.write(text)
-    return made
-
-
-@contextmanager
-def _undone(folder: Path) -> Iterator[list[Path]]:
-    """Make the folders; if the block ends early, remove the files that it has listed, and folders that are new."""
-    new = [one for one in (folder / KEYS, folder) if not one.exists()]
-    done: list[Path] = []
+    listed = dict(planned.values)
+    public = {one.rank: write_secret(one.rank, folder / KEYS)[1].hex() for one in sites} if keys else {}
+    if given := planned.settings.operators or []:
+        listed["operators"] = given
+    if operator:
+        listed["operators"] = [*given, operators.write_operator(folder / KEYS)[1]]
+    texts = copies | {file: federation_file(listed, sites, public, KEYS, apart=planned.apart, bind_all=bind_all)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        yield done
-    except BaseException as error:
-        for path in done:
-            path.unlink(missing_ok=True)
-        for one in new:
-            with contextlib.suppress(OSError):
-                one.rmdir()
-        if isinstance(error, OSError):
-            raise not_written(f"{str(folder)!r}", error) from error
-        raise
+        for path, text in texts.items():
+            with path.open("x", encoding="utf-8") as opened:
+                opened.write(text)
+    except OSError as error:
+        raise not_written(f"{str(folder)!r}", error) from error
+    return made
