@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import sys
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -67,8 +66,7 @@ class Initial:
 def begin_from(model: nn.Module, head: tuple[str, ...], path: Path) -> Initial:
     """Give a model the weights in a file; what the file lacks stays as it was initialised.
 
-    Names that differ in a common prefix (``model.``, ``module.``) are matched, and of models of the library
-    transformers the names that files published earlier have. Tensors are read one by one, from memory that the system
+    Names may have other prefixes in the file; see `matched`. Tensors are read one by one, from memory that the system
     maps, so that the file is in memory once at most.
 
     Args:
@@ -82,14 +80,16 @@ def begin_from(model: nn.Module, head: tuple[str, ...], path: Path) -> Initial:
     """
     own = _own(model)
     with opened(path) as weights:
-        found = matched(weights.shapes, own, model)
+        found = matched(path, weights.shapes, own, model)
         unused = tuple(name for name in weights.shapes if name not in found.values())
         fresh = _differing(path, weights, found, own, head)
         taken = {name: there for name, there in found.items() if name not in fresh}
         body = [name for name in own if not is_under(name, head)] or [*own]
         if not any(name in taken for name in body):
-            raise _strange(path, weights, body)
-        _check_single(path, weights.shapes, taken)
+            raise TaskError(
+                f"--init-from {path}: nothing in it fits the model's body: the file has {listed([*weights.shapes])}; "
+                f"the model has {listed(body)}"
+            )
         for name, there in taken.items():
             _check(path, there, weights.tensor(there), own[name])
         reached = {own[name].data_ptr() for name in taken}  # a tied tensor may have one of its names in the file
@@ -132,22 +132,6 @@ def _differing(
     return differing
 
 
-def _check_single(path: Path, shapes: Mapping[str, tuple[int, ...]], taken: Mapping[str, str]) -> None:
-    """Refuse a file that has what was taken under another prefix as well: an average (EMA), a teacher, ..."""
-    left = {name: shape for name, shape in shapes.items() if name not in taken.values()}
-    for prefix in _prefixes(taken.values()):
-        rests = {
-            there.removeprefix(prefix): shapes[there] for here, there in taken.items()
-            if there.startswith(prefix) and not here.startswith(prefix)
-        }  # fmt: skip
-        for other in _prefixes(left, len(rests)) if rests else ():
-            if all(left.get(other + rest) == shape for rest, shape in rests.items()):
-                raise TaskError(
-                    f"--init-from {path}: it has the model twice, under {prefix!r} and under {other!r}: save the "
-                    "tensors of the one that is meant to a file of their own"
-                )
-
-
 def _check(path: Path, there: str, value: Tensor, own: Tensor) -> None:
     if value.is_floating_point() != own.is_floating_point():
         kinds = [str(one.dtype).removeprefix("torch.") for one in (value, own)]
@@ -156,23 +140,10 @@ def _check(path: Path, there: str, value: Tensor, own: Tensor) -> None:
         raise TaskError(f"--init-from {path}: {there!r} has values that are not finite")
 
 
-def _strange(path: Path, weights: Weights, own: Sequence[str]) -> TaskError:
-    first, near = nearest(own, weights.shapes)
-    advice = f"; nearest to {first!r} is {near!r}" if near else ""
-    return TaskError(
-        f"--init-from {path}: nothing in it fits the model's body: the file has {listed(tuple(weights.shapes))}; the "
-        f"model has {listed(own)}{advice}"
-    )
-
-
 def listed(names: Sequence[str]) -> str:
     """The first few of some names, and the number of the others."""
     more = len(names) - _MOST
     return (", ".join(names[:_MOST]) or "nothing") + (f" and {more} more" if more > 0 else "")
-
-
-_PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-"""How files begin that torch.save writes; a safetensors file begins with the length of its header."""
 
 
 class Weights:
@@ -221,10 +192,6 @@ def opened(path: Path) -> Iterator[Weights]:
         with ExitStack() as stack:
             sources, hashes = [], []
             for part in _parts(path):
-                with part.open("rb") as file:
-                    start = file.read(4)
-                if start.startswith(_PICKLED):
-                    raise ConfigurationError(_pickled(part))
                 stat = part.stat()
                 hashes.append(_hash(part.resolve(), stat.st_size, stat.st_mtime_ns))
                 sources.append(stack.enter_context(safe_open(part, framework="pt")))
@@ -234,8 +201,8 @@ def opened(path: Path) -> Iterator[Weights]:
         raise ConfigurationError(f"--init-from {error.filename or path}: {error.strerror or error}") from error
     except SafetensorError as error:
         raise ConfigurationError(
-            f"--init-from {path}: it is damaged, or no safetensors file ({error}); expected one, such as "
-            "model.safetensors"
+            f"--init-from {path}: it is damaged, or no safetensors file ({error}); convert a file of torch.save where "
+            "you trust it: safetensors.torch.save_file(torch.load(FILE, weights_only=True), 'model.safetensors')"
         ) from error
 
 
@@ -252,14 +219,6 @@ def _parts(path: Path) -> list[Path]:
         ) from error
 
 
-def _pickled(path: Path) -> str:
-    to = path.with_suffix(".safetensors").name
-    return (
-        f"--init-from {path}: it is a file of torch.save, which may run code when it is read: convert it where you "
-        f"trust it, with safetensors.torch.save_file(torch.load({path.name!r}, weights_only=True), {to!r})"
-    )
-
-
 @lru_cache(maxsize=16)
 def _hash(path: Path, size: int, changed: int) -> str:
     """SHA-256 (hex) of a file; once for all peers of a process, as long as its size and time of change stay."""
@@ -267,66 +226,55 @@ def _hash(path: Path, size: int, changed: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-Translation = Callable[[str], str]
-
 _WRAPPERS = frozenset({"module", "model", "base_model", "net", "_orig_mod", "state_dict"})
-"""What programs put before names when they save a model: for these, and no others, another prefix may come."""
-
-_DEEPEST = 3
-"""How many components a common prefix may have."""
+"""What programs put before names when they save a model."""
 
 
-def matched(there: Collection[str], here: Collection[str], model: nn.Module) -> dict[str, str]:
+def matched(path: Path, there: Collection[str], here: Collection[str], model: nn.Module) -> dict[str, str]:
     """By the model's name, the file's: as many as can be matched.
 
-    Tried are the names as they are and, of models of the library transformers, translated from those that earlier
-    versions gave, each with a prefix left out that many of the file's names have, or one added that many of the
-    model's have; both only where what is left out is no part of a model. The first of those that match most counts.
+    A name that is in both is the same tensor. Of others, what wraps a model (``model.``, ``module.``) does not count,
+    and one more first part may stand before the name in the file or in the model, as in ``encoder.conv1.weight``.
 
     Args:
+        path: The file, for messages.
         there: The file's names.
         here: The model's.
-        model: The model. What it says in an attribute `names_elsewhere`, prefixes of its names by those of files, is
-            used for names that are found in no other way.
+        model: The model. Of one of the library transformers, names of earlier versions are translated. What it says in
+            an attribute `names_elsewhere`, prefixes of its names by those of files, is used in the same way.
+
+    Raises:
+        TaskError: The file has two tensors for one of the model's: it holds an average (EMA), a teacher, ..., too.
     """
-    elsewhere: Mapping[str, str] = getattr(model, "names_elsewhere", {})
-    best: dict[str, str] = {}
-    for translate in (_as_it_is, *_translations(model)):
-        names = {name: translate(name) for name in there}
-        for left_out in ("", *_prefixes(names.values())):
-            replaceable = _WRAPPERS.issuperset(left_out.split(".")[:-1])
-            for added in ("", *_prefixes(here)) if replaceable else ("",):
-                found = _found(names, here, left_out, added, elsewhere)
-                if len(found) > len(best):
-                    best = found
-    return best
-
-
-def nearest(here: Iterable[str], there: Collection[str]) -> tuple[str, str]:
-    """A name of the model, and the file's that is most like it; the latter is empty where none is."""
-    first = ""
-    for name in here:
-        first = first or name
-        if near := difflib.get_close_matches(name, there, n=1):
-            return name, near[0]
-    return first, ""
-
-
-def _found(
-    names: Mapping[str, str], here: Collection[str], left_out: str, added: str, elsewhere: Mapping[str, str]
-) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, translated in names.items():
-        short = translated.removeprefix(left_out)
-        for candidate in (added + short, translated, *_renamed(short, elsewhere)):
-            if candidate in here:
-                found.setdefault(candidate, name)
+    translate, elsewhere = _translation(model), getattr(model, "names_elsewhere", {})
+    whole = {_unwrapped(name): name for name in here}
+    inner = {_inner(name): own for name, own in whole.items()}
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in there:
+        if name in here:
+            found[name].append(name)
+            continue
+        short = _unwrapped(translate(name))
+        for candidate in (_unwrapped(name), short, *_renamed(short, elsewhere)):
+            if own := whole.get(candidate) or inner.get(candidate) or whole.get(_inner(candidate)):
+                found[own].append(name)
                 break
-    return found
+    for own, names in found.items():
+        if len(names) > 1 and own not in names:
+            raise TaskError(
+                f"--init-from {path}: it has the model's {own!r} more than once, as {listed(names)}: save the tensors "
+                "of the model that is meant to a file of their own"
+            )
+    return {own: own if own in there else names[0] for own, names in found.items()}
 
 
-def _as_it_is(name: str) -> str:
-    return name
+def _unwrapped(name: str) -> str:
+    first, _, rest = name.partition(".")
+    return _unwrapped(rest) if rest and first in _WRAPPERS else name
+
+
+def _inner(name: str) -> str:
+    return name.partition(".")[2]
 
 
 def _renamed(name: str, elsewhere: Mapping[str, str]) -> list[str]:
@@ -335,26 +283,16 @@ def _renamed(name: str, elsewhere: Mapping[str, str]) -> list[str]:
     ]  # fmt: skip
 
 
-def _prefixes(names: Collection[str], least: float | None = None) -> list[str]:
-    """The prefixes, in whole components and with the dot, that so many of some names have; a quarter if None."""
-    counts: Counter[str] = Counter()
-    for name in names:
-        parts = name.split(".")
-        counts.update(".".join(parts[:count]) + "." for count in range(1, min(_DEEPEST + 1, len(parts))))
-    least = len(names) / 4 if least is None else least  # a file may have two copies, and more
-    return [prefix for prefix, count in counts.items() if count >= least]
-
-
-def _translations(model: nn.Module) -> list[Translation]:
+def _translation(model: nn.Module) -> Callable[[str], str]:
     """How the library transformers translates names of files that earlier versions of it wrote."""
     if "transformers" not in sys.modules:  # then the model is not of it
-        return []
+        return str
     from transformers import PreTrainedModel
     from transformers.conversion_mapping import get_model_conversion_mapping
     from transformers.core_model_loading import WeightRenaming, rename_source_key
 
     of_library = next((part for part in model.modules() if isinstance(part, PreTrainedModel)), None)
     if of_library is None:
-        return []
+        return str
     steps: list[Any] = [one for one in get_model_conversion_mapping(of_library) if isinstance(one, WeightRenaming)]
-    return [lambda name: str(rename_source_key(name, steps, [])[0])]
+    return lambda name: str(rename_source_key(name, steps, [])[0])

@@ -88,7 +88,7 @@ PART = {name: value for name, value in state(net(1)).items() if name.startswith(
     ("values", "fragment"),
     [
         (PART, "it has 4 of the body's 9 tensors, fewer than half"),
-        ({"bodi.0.weight": torch.ones(4, 5)}, "nearest to 'body.0.weight' is 'bodi.0.weight'"),
+        ({"bodi.0.weight": torch.ones(4, 5)}, "nothing in it fits the model's body: the file has bodi.0.weight; "),
         ({"head.bias": torch.ones(3)}, "nothing in it fits the model's body: the file has head.bias"),
         ({}, "the file has nothing"),
         ({"fixed.bias": torch.ones(4, dtype=torch.int8)}, "'fixed.bias' is of type int8"),
@@ -140,7 +140,7 @@ def test_a_file_with_two_copies_of_the_model_is_refused(
 ) -> None:
     values = {prefix + name: value for prefix in (one, other) for name, value in state(net(1)).items()}
     path = write(values | more)
-    with refused(TaskError, f"--init-from {path}: ", "it has the model twice", repr(one), repr(other)):
+    with refused(TaskError, f"--init-from {path}: ", "more than once, as ", f"{one}body.0.bias", f"{other}body"):
         begin_from(net(0), ("head",), path)
 
 
