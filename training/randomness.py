@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from dpeer.exceptions import TaskError
 from dpeer.training.device import CPU
 
 LOCK = threading.RLock()
@@ -127,15 +126,13 @@ class GlobalGenerators:
         seed: The federation's seed.
         rank: The learner's rank.
         device: Where it trains, whose generator counts, too.
-        draws: Whether the task draws, as it states; None to find out. Of learners that deny it and call at the
-            same time, one is watched.
+        draws: Whether the task draws, as it states; None to find out.
     """
 
     def __init__(self, seed: int, rank: int, device: torch.device = CPU, *, draws: bool | None = None) -> None:
         self._seed, self._rank, self._device = seed, rank, device
         kinds = () if draws is None else (Purpose.TRAIN, Purpose.EVALUATE)
         self._draws: dict[Purpose, bool] = {kind: bool(draws) for kind in kinds}
-        self._unwatched = set(() if draws else kinds)
 
     @contextmanager
     def kept(self, purpose: Purpose, number: int) -> Iterator[None]:
@@ -144,14 +141,10 @@ class GlobalGenerators:
         Args:
             purpose: Which kind of call the block is.
             number: The round.
-
-        Raises:
-            TaskError: The task draws, and denies it (`draws=False`).
         """
         kind = Purpose.EVALUATE if purpose is Purpose.EVALUATE else Purpose.TRAIN  # all others may train, too
         if self._draws.get(kind) is False:
-            with self._watched(kind):
-                yield
+            yield
             return
         with LOCK:
             seed_globals(int(stream(self._seed, purpose, self._rank, number).integers(2**63)))
@@ -176,21 +169,3 @@ class GlobalGenerators:
                 torch.cuda.set_rng_state(device, self._device)
 
         return rewind
-
-    @contextmanager
-    def _watched(self, kind: Purpose) -> Iterator[None]:
-        """Check once, while no other learner may be drawing, that a task that denies to draw does not draw."""
-        if kind not in self._unwatched or not LOCK.acquire(blocking=False):
-            yield
-            return
-        try:
-            before = generator_states(self._device)
-            yield
-            self._unwatched.discard(kind)
-            if before != generator_states(self._device):
-                raise TaskError(
-                    "the task draws from the global generators of torch, numpy or random (dropout does), but says "
-                    "`draws=False`: leave that out"
-                )
-        finally:
-            LOCK.release()

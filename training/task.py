@@ -79,7 +79,7 @@ class Task:
             data where some are held out; to be saved with the results.
         draws: Whether the model, the data or any of the functions draw from the global generators of torch, numpy or
             random (dropout does). None: found out in the first round, in which the peers of a simulation therefore
-            train one after the other; False spares them that.
+            train one after the other; False, which is believed, spares them that.
         built: How the model was made; None where only the factory can make it.
         preparation: How inputs were made of a table's rows, to be saved with the model; None for other data.
         lora: The value of `--lora` that has put low-rank adapters into the model; None without adapters.

@@ -3,14 +3,12 @@
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, TorchLearner, build_learner
 from dpeer.training.randomness import LOCK, undisturbed
 from tests.training.small import Rows, small_task
@@ -67,15 +65,6 @@ def test_dropout_differs_between_ranks_and_rounds() -> None:
     first = first_mask(0, 0)
     assert not torch.equal(first, first_mask(1, 0))
     assert not torch.equal(first, first_mask(0, 1))
-
-
-@pytest.mark.parametrize("call", ["train", "evaluate"])
-def test_a_task_that_draws_but_says_it_does_not_is_refused(call: str) -> None:
-    task = replace(small_task(dropout=0.5 if call == "train" else 0.0), draws=False)
-    task.test = drawing(task.test, "numpy") if call == "evaluate" else task.test
-    learner = build_learner(task, "dfedmdc", H, rank=0, seed=0)
-    with pytest.raises(TaskError):
-        learner.train(0) if call == "train" else learner.evaluate()
 
 
 def test_tasks_that_draw_hold_the_lock() -> None:
