@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,13 +13,11 @@ from torch.utils.data import Subset, TensorDataset, default_collate
 
 from dpeer.exceptions import TaskError
 from dpeer.training.device import HOST, Compute, mapped
-from dpeer.training.errors import blame
+from dpeer.training.errors import blame, described
 from dpeer.training.flat import Phase
 from dpeer.training.layouts import type_of
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.task import Collate
-
-_SIDES = ("inputs", "targets")
 
 _PHASES: dict[Phase, int] = {"head": 0, "body": 1, "model": 2, "personal": 3, "screen": 5}
 """The numbers of built-in algorithms' phases; any other phase has its hash."""
@@ -169,13 +167,14 @@ class Batches:
             index: Which samples, shape (batch,), int64, at least one; as `located` gives it.
 
         Raises:
-            TaskError: As in `take`, or a sample is not one dense tensor and its target another, of the first's shapes.
+            TaskError: As in `take`, or a sample has other shapes than the first.
         """
         if self._tensors is not None:
             return self.take(index)
         # A function may give back the same memory each time, with the next sample's values.
         pairs = [mapped(self._pair([number]), torch.Tensor.clone) for number in index.tolist()]
-        inputs, targets = (_together([pair[side] for pair in pairs], name) for side, name in enumerate(_SIDES))
+        with blame(f"the task's {self.name} data are of several shapes"):
+            inputs, targets = (torch.cat([one.contiguous() for one in side]) for side in zip(*pairs, strict=True))
         return self.compute.lay_out(self.compute.place(inputs)), self.compute.place(targets)
 
     def check_examples(self) -> None:
@@ -184,13 +183,16 @@ class Batches:
         Raises:
             TaskError: A sample is such.
         """
-        kinds: tuple[dict[str, None], ...] = {}, {}
+        kinds: dict[str, None] = {}
         for number in range(1 if self.in_memory else len(self)):
             pair = self.take(self.located(torch.tensor([number], device="cpu")))
-            for found, one in zip(kinds, pair, strict=True):
-                found[_kind(one)] = None
-        for found, what in zip(kinds, _SIDES, strict=True):
-            _check_kinds(found, what)
+            kinds[described(inputs=pair[0], targets=pair[1])] = None
+            if len(kinds) > 1 or not all(map(_is_row, pair)):
+                raise TaskError(
+                    f"the task's training examples are {' and '.join(kinds)}: privacy at sample level needs one dense "
+                    "tensor for each example, all of one shape and type (pad to a fixed length, convert, call "
+                    ".to_dense())"
+                )
 
     def in_order(self, batch_size: int) -> Iterator[tuple[Any, Any, int]]:
         """All minibatches in the dataset's order, each with its number of samples."""
@@ -198,31 +200,9 @@ class Batches:
             yield *self.take(index), len(index)
 
 
-def _together(examples: Sequence[Any], what: str) -> torch.Tensor:
-    """One tensor of batches of one example each.
-
-    Raises:
-        TaskError: One is no dense tensor, or has another shape or type than the others.
-    """
-    _check_kinds(dict.fromkeys(map(_kind, examples)), what)
-    return torch.cat([one.contiguous() for one in examples])
-
-
-def _check_kinds(kinds: Collection[str], what: str) -> None:
-    if len(kinds) > 1 or not all(kind.startswith("torch.") for kind in kinds):
-        raise TaskError(
-            f"the task's {what} are {' and '.join(kinds)}: privacy at sample level needs one dense tensor for each "
-            "example, all of one shape and type (pad to a fixed length, convert, call .to_dense())"
-        )
-
-
-def _kind(example: Any) -> str:
-    """Type and shape of a batch of one example, in words to compare and to print; "torch." begins that of a tensor."""
-    if not isinstance(example, torch.Tensor):
-        return f"a {type(example).__name__}"
-    if (kind := type_of(example)) is not None:
-        return f"a {kind} tensor"
-    return f"{example.dtype}{[*example.shape[1:]]}" if example.ndim and len(example) == 1 else "no batch"
+def _is_row(example: Any) -> bool:
+    """Whether this is a dense tensor of one row."""
+    return isinstance(example, torch.Tensor) and type_of(example) is None and example.ndim > 0 and len(example) == 1
 
 
 def predict(model: Callable[..., Any], inputs: Any) -> Any:

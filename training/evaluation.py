@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from dpeer.exceptions import TaskError
 from dpeer.training.batch_loader import Batches, predict
 from dpeer.training.device import mapped
-from dpeer.training.errors import batch_hint, blame, loss_hint
+from dpeer.training.errors import blame, described
 from dpeer.training.measures import auroc
 from dpeer.training.metrics import classification_metrics
 from dpeer.training.task import Loss, Metrics
@@ -112,9 +112,10 @@ def mean_loss(
     with _evaluating(model):
         for inputs, target, count in data.in_order(_BATCH):
             with data.compute.autocast():
-                with blame(f"the task's model failed on its {data.name} data", partial(batch_hint, inputs)):
+                with blame(f"the task's model failed on its {data.name} data", partial(described, inputs=inputs)):
                     output = data.compute.full(predict(model, inputs))
-                with blame(f"the task's loss failed on its {data.name} data", partial(loss_hint, target, output)):
+                given = partial(described, outputs=output, targets=target)
+                with blame(f"the task's loss failed on its {data.name} data", given):
                     value = loss(output, target)
                     # Elsewhere a number is only waited for when all batches are under way.
                     number = float(value) if data.compute.on_host else value

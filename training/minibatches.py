@@ -19,8 +19,7 @@ from dpeer.exceptions import Interrupted, TaskError
 from dpeer.privacy.guarantee import Ascent
 from dpeer.privacy.guarantee import Phase as PlannedPhase
 from dpeer.training.batch_loader import Batch, augmenting, batch_order
-from dpeer.training.device import mapped
-from dpeer.training.errors import blame
+from dpeer.training.errors import blame, kind_of
 from dpeer.training.flat import Flat, Phase
 from dpeer.training.net import Net
 from dpeer.training.task import Augment
@@ -32,32 +31,12 @@ def augmented(augment: Augment, inputs: Any, generator: np.random.Generator) -> 
     Raises:
         TaskError: The task's function raised, or gave something of another shape or type.
     """
-    before = _kinds(inputs)
+    before = kind_of(inputs)
     with blame("the task's augment failed on a training batch"):
         changed = augment(inputs, generator)
-    after = _kinds(changed)
-    if after != before:
-        raise TaskError(
-            f"the task's augment turned inputs of {_words(before)} into {_words(after)}; shape, type and device must "
-            "stay"
-        )
+    if (after := kind_of(changed)) != before:
+        raise TaskError(f"the task's augment turned {before} into {after}; shape, type and device must stay")
     return changed
-
-
-def _kinds(inputs: Any) -> list[tuple[object, ...]]:
-    """Shape, type and device of every tensor in order; of any other value its type."""
-    found: list[tuple[object, ...]] = []
-
-    def note(tensor: Tensor) -> Tensor:
-        found.append((tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), str(tensor.device)))
-        return tensor
-
-    mapped(inputs, note, lambda value: found.append((type(value).__name__,)))
-    return found
-
-
-def _words(kinds: list[tuple[object, ...]]) -> str:
-    return "; ".join(" ".join(str(part) for part in kind) for kind in kinds) or "nothing"
 
 
 More = Callable[[], bool]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from dpeer.exceptions import CheckpointError, TaskError
+from dpeer.exceptions import CheckpointError
 from dpeer.training.batch_loader import Batch, Batches, predict
 from dpeer.training.device import HOST, Compute
-from dpeer.training.errors import as_tensor, batch_hint, blame, lone_sample_hint, loss_hint, not_differentiable_hint
+from dpeer.training.errors import blame, described, scalar
 from dpeer.training.flat import Exchanged, Extended, Extras, Flat, new_vector
 from dpeer.training.objective import check_broadcast, objective
 from dpeer.training.settings import Hyperparameters
@@ -92,7 +93,7 @@ class Net:
             with self.compute.autocast():
                 outputs = self.outputs(batch)
                 loss = self.objective(outputs, batch)
-            with blame("the task's model cannot be differentiated", lambda: not_differentiable_hint(loss, outputs)):
+            with blame("the task's loss cannot be differentiated", lambda: described(outputs=outputs)):
                 loss.backward()  # type: ignore[no-untyped-call]
         self.reattach()
         self.computed(batch.size)
@@ -104,30 +105,18 @@ class Net:
 
     def outputs(self, batch: Batch) -> Any:
         """The model's outputs for a minibatch; to be called, as `objective` is, within `Compute.autocast`."""
-        with blame("the task's model failed on a training batch", lambda: self._hint(batch)):
+        with blame("the task's model failed on a training batch", lambda: described(inputs=batch.inputs)):
             return predict(self.module, batch.inputs)
-
-    def _hint(self, batch: Batch) -> str:
-        alone = (
-            lone_sample_hint(self.module, len(self.data), self.hyperparameters.batch_size) if batch.size == 1 else ""
-        )
-        return alone or batch_hint(batch.inputs)
 
     def objective(self, outputs: Any, batch: Batch) -> Tensor:
         """The task's loss, a scalar."""
         outputs = self.compute.full(outputs)
-        hint = lambda: loss_hint(batch.targets, outputs)  # noqa: E731
-        with blame("the task's loss failed on a training batch", hint):
+        given = partial(described, outputs=outputs, targets=batch.targets)
+        with blame("the task's loss failed on a training batch", given):
             if not self._paired:
                 check_broadcast(self.loss_function, outputs, batch.targets)
                 self._paired = True
-            loss = as_tensor(self.loss_function(outputs, batch.targets))
-            if loss.numel() != 1:
-                raise TaskError(
-                    f"the task's loss gave a tensor of shape {tuple(loss.shape)}; it must give one number, "
-                    "the mean over the batch"
-                )
-            return loss.reshape(())
+            return scalar(self.loss_function(outputs, batch.targets))
 
     def reattach(self) -> None:
         """Undo what the task's code may have done to the parameters' storage; see `Flat.reattach`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-from torch import Size, Tensor, nn
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from dpeer.exceptions import TaskError
@@ -81,7 +81,7 @@ def counted(data: Batches, who: str) -> Tensor:
 def check_broadcast(loss: Loss, outputs: Any, targets: Any) -> None:
     """Refuse a loss that compares each output with the targets of all examples.
 
-    Whether a loss brings the two into one shape itself is seen from what it makes of two made-up examples.
+    Whether a loss brings the two into one shape itself is seen from made-up values, since a batch's may be all alike.
 
     Args:
         loss: The task's.
@@ -91,45 +91,26 @@ def check_broadcast(loss: Loss, outputs: Any, targets: Any) -> None:
     Raises:
         TaskError: It does.
     """
-    if not _paired(outputs, targets):
+    if not isinstance(outputs, Tensor) or not isinstance(targets, Tensor) or outputs.numel() != targets.numel():
         return
-    one, other = outputs.shape[1:], targets.shape[1:]
-    if predicts_values(loss) or _broadcasts(loss, one, other, outputs.device):
-        advice = "targets as .unsqueeze(1)" if len(one) > len(other) else "targets as .squeeze(1)"
+    try:
+        together = torch.broadcast_shapes(outputs.shape, targets.shape)  # type: ignore[no-untyped-call]
+        mixed = together.numel() > outputs.numel()
+        if mixed and not predicts_values(loss):
+            made = torch.linspace(0.25, 0.75, outputs.numel(), dtype=torch.float32, device=outputs.device)
+            wanted = made.flip(0).reshape(targets.shape)
+            with torch.no_grad():
+                mixed = not torch.allclose(
+                    loss(made.reshape(outputs.shape), wanted), loss(made.reshape(targets.shape), wanted)
+                )
+    except Exception:  # the task's code, which need not know such shapes
+        return
+    if mixed:
+        advice = "targets as .unsqueeze(1)" if outputs.ndim > targets.ndim else "targets as .squeeze(1)"
         raise TaskError(
             f"the task's loss compares each output with all targets: the outputs have shape {tuple(outputs.shape)} and "
             f"the targets {tuple(targets.shape)}, which torch broadcasts to one table: give {advice}"
         )
-
-
-def _paired(outputs: Any, targets: Any) -> bool:
-    """Whether these are numbers and their targets, as many of each, in shapes that become a table of all pairs."""
-    if not isinstance(outputs, Tensor) or not isinstance(targets, Tensor):
-        return False
-    if not outputs.is_floating_point() or not outputs.ndim or not targets.ndim or len(outputs) != len(targets):
-        return False
-    one, other = Size((2, *outputs.shape[1:])), Size((2, *targets.shape[1:]))
-    if one == other or one.numel() != other.numel():
-        return False
-    # As many values in other places: where the two can be broadcast at all, a pair has more than one.
-    short, long = sorted((one, other), key=len)
-    padded = (1,) * (len(long) - len(short)) + tuple(short)
-    return all(1 in sides or sides[0] == sides[1] for sides in zip(padded, long, strict=True)) and padded != tuple(long)
-
-
-def _broadcasts(loss: Loss, one: Size, other: Size, device: torch.device) -> bool:
-    """Whether the mean over two examples is that of their losses in one shape, and another in the shapes they have."""
-    outputs = torch.full((2, *one), 0.25, dtype=torch.float32, device=device)
-    targets = torch.full((2, *other), 0.75, dtype=torch.float32, device=device)
-    outputs[1], targets[1] = 0.75, 0.25
-    try:
-        with torch.no_grad():
-            same = outputs.reshape(targets.shape)
-            alone = (loss(same[:1], targets[:1]) + loss(same[1:], targets[1:])) / 2
-            together, aligned = loss(outputs, targets), loss(same, targets)
-            return bool(torch.isclose(aligned, alone)) and not bool(torch.isclose(together, alone))
-    except Exception:  # the task's code, which need not know such shapes
-        return False
 
 
 Part = Literal["train", "validation", "test"]

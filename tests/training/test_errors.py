@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
@@ -22,65 +21,44 @@ from tests.training.small import SmallNet, small_task
 class Gives(nn.Module):
     """A model of which something is made that it gives."""
 
-    def __init__(self, made: Callable[[Tensor], Any]) -> None:
+    def __init__(self, made: Callable[[Tensor], Any], extra: nn.Module | None = None) -> None:
         super().__init__()
-        self.body, self.fc, self.made = nn.Linear(6, 4), nn.Linear(4, 3), made
+        self.extra, self.body, self.fc, self.made = extra or nn.Identity(), nn.Linear(6, 4), nn.Linear(4, 3), made
 
     def forward(self, x: Tensor) -> Any:
-        return self.made(self.fc(self.body(x)))
-
-
-class Normalised(Gives):
-    """Batch statistics by a module, or by a function alone."""
-
-    def __init__(self, *, layer: bool = False) -> None:
-        super().__init__(nn.Identity())
-        self.extra = nn.BatchNorm1d(6) if layer else None
-
-    def forward(self, x: Tensor) -> Any:
-        return super().forward(self.extra(x) if self.extra else functional.batch_norm(x, None, None, training=True))
+        return self.made(self.fc(self.body(self.extra(x))))
 
 
 def rows(inputs: Tensor, targets: Tensor) -> dict[str, Any]:
     return {"train": TensorDataset(inputs, targets)}
 
 
-def absolute(outputs: Tensor, targets: Tensor) -> Tensor:
-    return (outputs - targets).abs().mean()
-
-
-IN_LAST = {"model": Gives(lambda o: o[..., :2])} | rows(torch.randn(8, 5, 6), torch.zeros(8, 5).long())
-IN_HEAD, LEFT = [{"model": Normalised(layer=True), "head": ("extra", "fc"), "samples": count} for count in (50, 49)]
+LEFT = {"model": Gives(nn.Identity(), nn.BatchNorm1d(6)), "head": ("extra", "fc"), "samples": 49}
 
 
 @pytest.mark.parametrize(
     ("parts", "settings", "fragment"),
     [
-        ({"loss": lambda o, t: o}, {}, "loss gave a tensor of shape (32, 3)"),
-        ({"loss": lambda o, t: torch.tensor(0.0)}, {}, "(the loss does not follow from the outputs: "),
-        ({"loss": lambda o, t: o.mean().item()}, {}, "loss gave a float"),
+        ({"loss": lambda o, t: o}, {}, "loss gave float32 (32, 3); it must give one number"),
+        ({"loss": lambda o, t: torch.tensor(0.0)}, {}, "the task's loss cannot be differentiated: RuntimeError: "),
+        ({"loss": lambda o, t: o.mean().item()}, {}, "loss gave float; it must give one number, as a tensor"),
+        ({"loss": lambda o, t: 1 / 0}, {}, "failed on a training batch: ZeroDivisionError: division by zero (test_err"),
         (rows(torch.zeros(4, 6), torch.zeros(4, 2)), {"class_weights": "balanced"}, "--class-weights balanced counts"),
-        ({"model": Gives(lambda o: {"logits": o})}, {}, "(the model gives a dict of 'logits': "),
-        ({"model": Gives(lambda o: (o, o))}, {}, "(the model gives a tuple of 2: "),
-        ({"model": Gives(lambda o: None)}, {}, "(the model gives nothing: "),
-        ({"model": Gives(Tensor.to_sparse)}, {}, "(the model gives a sparse coo tensor: "),
-        ({"model": Gives(Tensor.detach)}, {}, "(the loss follows from no parameter that is trained: "),
+        ({"model": Gives(lambda o: {"logits": o})}, {}, "(outputs dict of 'logits': float32 (32, 3); targets int64 ("),
+        ({"model": Gives(lambda o: (o, o))}, {}, "(outputs tuple of 2: float32 (32, 3); targets int64 (32,))"),
+        ({"model": Gives(lambda o: None)}, {}, "(outputs NoneType; targets int64 (32,))"),
+        ({"model": Gives(Tensor.to_sparse)}, {}, "(outputs float32 (32, 3) sparse_coo; targets int64 (32,))"),
+        ({"model": Gives(Tensor.detach)}, {}, "the task's loss cannot be differentiated: RuntimeError: "),
         ({"collate": lambda batch: 1 / 0}, {}, "train data cannot be read: ZeroDivisionError"),
         ({"collate": lambda batch: 3}, {}, "collating the task's train data must give a pair"),
-        (rows(torch.randn(8, 6).double(), torch.zeros(8).long()), {}, "(the inputs are float64, the model float32: "),
-        (rows(torch.randn(8, 6), torch.arange(8) % 3 + 1), {}, "(the targets run from 1 to 3, the model has 3"),
-        (rows(torch.randn(8, 6), torch.zeros(8, dtype=torch.int32)), {}, "(the targets are int32: "),
-        (rows(torch.randn(8, 6), torch.rand(8)), {}, "(the targets are float32: "),
-        (rows(torch.randn(8, 6), torch.zeros(8, 1).long()), {}, "targets (8, 1): give the targets as .squeeze(1)"),
-        (rows(torch.randn(8, 6), torch.zeros(8, 4).long()), {}, "targets (8, 4): classes go in dimension 1; "),
-        (IN_LAST, {}, "targets (8, 5): classes go in dimension 1, and here are in the last"),
-        ({"train": [("a", 0), ("b", 1)]}, {}, "(the inputs are text: "),
-        ({"train": [(torch.zeros(6), "cat")] * 2}, {}, "(the targets are text: "),
-        (LEFT, {"batch_size": 16}, "(BatchNorm1d 'extra' needs two samples a minibatch, and 49 training samples in "),
-        (IN_HEAD, {"batch_size": 1}, "choose a larger --batch-size than 1"),
-        ({"model": Normalised(), "samples": 49}, {"batch_size": 16}, "(Normalised needs two samples a minibatch"),
-        ({"augment": lambda x, _: x[:, :4]}, {}, "augment turned inputs of (32, 6) float32 cpu into (32, 4)"),
-        ({"augment": lambda x, _: None}, {}, "augment turned inputs of (32, 6) float32 cpu into NoneType"),
+        (rows(torch.randn(8, 6).double(), torch.zeros(8).long()), {}, "(inputs float64 (8, 6))"),
+        (rows(torch.randn(8, 6), torch.arange(8) % 3 + 1), {}, "IndexError: Target 3 is out of bounds. (outputs "),
+        (rows(torch.randn(8, 6), torch.zeros(8, 4).long()), {}, "(outputs float32 (8, 3); targets int64 (8, 4))"),
+        ({"train": [("a", 0), ("b", 1)]}, {}, "(inputs tuple of 2: str)"),
+        ({"train": [(torch.zeros(6), "cat")] * 2}, {}, "(outputs float32 (2, 3); targets tuple of 2: str)"),
+        (LEFT, {"batch_size": 16}, "Expected more than 1 value per channel when training"),
+        ({"augment": lambda x, _: x[:, :4]}, {}, "augment turned float32 (32, 6) into float32 (32, 4)"),
+        ({"augment": lambda x, _: None}, {}, "augment turned float32 (32, 6) into NoneType"),
     ],
 )  # fmt: skip
 def test_training_that_fails_says_why(parts: dict[str, Any], settings: dict[str, Any], fragment: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -23,7 +22,7 @@ from dpeer.training.dpsgd.examples import take
 from dpeer.training.dpsgd.gradient_factors import DenseGradients, ExampleGradients, ParameterGradients
 from dpeer.training.dpsgd.separable_layers import is_known_loss
 from dpeer.training.dpsgd.stable_matmul import padded_products
-from dpeer.training.errors import as_tensor, batch_hint, blame, loss_hint, not_differentiable_hint
+from dpeer.training.errors import blame, described, scalar
 from dpeer.training.flat import Flat
 from dpeer.training.net import Net
 
@@ -56,7 +55,7 @@ def one_by_one(net: Net, part: Flat, inputs: Any, targets: Any, examples: int) -
         alone = torch.tensor([number], device=device)
         with torch.enable_grad():
             loss = loss_of_one(net, take(inputs, alone), take(targets, alone))
-            with blame("the task's model cannot be differentiated", partial(not_differentiable_hint, loss)):
+            with blame("the task's loss cannot be differentiated"):
                 found = torch.autograd.grad(loss, parameters, allow_unused=True)
         losses[number] = loss.detach()
         for gradient, (_, _, place) in zip(found, part.layout, strict=True):
@@ -67,24 +66,10 @@ def one_by_one(net: Net, part: Flat, inputs: Any, targets: Any, examples: int) -
 
 def loss_of_one(net: Net, inputs: Any, targets: Any) -> Tensor:
     """The loss of a batch of one example, a scalar."""
-    with blame("the task's model failed on a training example", lambda: batch_hint(inputs)):
+    with blame("the task's model failed on a training example", lambda: described(inputs=inputs)):
         outputs = predict(net.module, inputs)
-    with blame("the task's loss failed on a training example", lambda: loss_hint(targets, outputs)):
-        return _scalar(net.loss_function(outputs, targets))
-
-
-def _scalar(loss: Tensor) -> Tensor:
-    """One example's loss as a scalar, whether the task's loss is a mean over the batch or one for each example.
-
-    Raises:
-        TaskError: It is neither.
-    """
-    if as_tensor(loss).numel() != 1:
-        raise TaskError(
-            f"the task's loss gave a tensor of shape {tuple(loss.shape)} for one example; it must give one number for "
-            "each example, or their mean"
-        )
-    return loss.reshape(())
+    with blame("the task's loss failed on a training example", lambda: described(outputs=outputs, targets=targets)):
+        return scalar(net.loss_function(outputs, targets))
 
 
 def losses_of(net: Net, outputs: Any, targets: Any, examples: int) -> Tensor:
@@ -94,10 +79,10 @@ def losses_of(net: Net, outputs: Any, targets: Any, examples: int) -> Tensor:
     """
     if is_known_loss(net.loss_function):
         with padded_products():
-            return vmap(lambda *of_one: _scalar(net.loss_function(*mapped(of_one, _batch_of_one))))(outputs, targets)
+            return vmap(lambda *of_one: scalar(net.loss_function(*mapped(of_one, _batch_of_one))))(outputs, targets)
     rows = torch.arange(examples, device=net.model.data.device)[:, None]
     # A loss may give back the same memory for the next example.
-    return torch.stack([_scalar(net.loss_function(take(outputs, row), take(targets, row))).clone() for row in rows])
+    return torch.stack([scalar(net.loss_function(take(outputs, row), take(targets, row))).clone() for row in rows])
 
 
 @padded_products()
@@ -111,7 +96,7 @@ def vectorized(net: Net, part: Flat, inputs: Any, targets: Any, examples: int) -
 
     def one(values: Mapping[str, Tensor], its_inputs: Any, its_targets: Any) -> Tensor:
         its_inputs, its_targets = mapped(its_inputs, _batch_of_one), mapped(its_targets, _batch_of_one)
-        return _scalar(net.loss_function(predict(with_tensors(net.module, values), its_inputs), its_targets))
+        return scalar(net.loss_function(predict(with_tensors(net.module, values), its_inputs), its_targets))
 
     try:
         with torch.enable_grad():

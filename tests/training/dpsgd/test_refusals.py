@@ -46,23 +46,23 @@ def data(inputs: Tensor, targets: Tensor) -> dict[str, Any]:
         (before_a_layer(nn.InstanceNorm1d(3, track_running_stats=True)), "1 (InstanceNorm1d) keeps statistics"),
         ({"model": nn.Embedding(3, 4, max_norm=1.0), "head": ()}, "the model (Embedding) writes to its weights"),
         ({"loss": lambda o, t: cross_entropy(o, t, reduction="sum")}, "--privacy sample needs a mean over the batch"),
-        ({"loss": lambda o, t: o[:, :2]}, "loss gave a tensor of shape (1, 2) for one example"),
+        ({"loss": lambda o, t: o[:, :2]}, "loss gave float32 (1, 2); it must give one number"),
         (data(torch.randn(8, 6), torch.tensor([0, -100] * 4)), "the loss of one of 8 training examples is not finite"),
         (
             data(torch.randn(8, 6).to_sparse(), torch.arange(8) % 3),
-            "inputs are a sparse coo tensor: privacy at sample level needs one dense tensor",
+            "inputs float32 (1, 6) sparse_coo; targets int64 (1,): privacy at sample level needs one dense tensor",
         ),
         (
             collating(lambda samples: pack_sequence([x[None] for x, _ in samples])),
-            "inputs are a PackedSequence: privacy at sample level needs one dense tensor",
+            "inputs PackedSequence of 4: ",
         ),
         (
             collating(lambda samples: (stacked(samples)[0], "words")),
-            "inputs are a tuple: privacy at sample level needs one dense tensor",
+            "inputs tuple of 2: float32 (1, 6), str; targets int64 (1,): privacy at sample level",
         ),
         (
             collating(lambda samples: stacked(samples)[0].T),
-            "inputs are no batch: privacy at sample level needs one dense tensor",
+            "inputs float32 (6, 1); targets int64 (1,): privacy at sample level",
         ),
     ],
 )
