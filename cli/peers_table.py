@@ -14,14 +14,14 @@ from dpeer.cli.tables import plain_table
 from dpeer.federation import snapshot_words as words
 from dpeer.federation.control_client import Place
 
-_RIGHT = ("rank", "rounds", "quorum", "round", "left", "sent/s", "got/s", "epsilon", "disagreement", "line", "disk")
+_RIGHT = ("rank", "rounds", "quorum", "round", "left", "sent/s", "got/s", "epsilon", "disagreement", "disk")
 """Columns of numbers."""
 
 _WORDS = ("state", "neighbors", "last mix", "dropped")
 """Columns whose words may be broken into lines."""
 
 _LEAST_WORTH = (
-    "got/s", "sent/s", "dropped", "saved", "disk", "line", "disagreement", "last mix", "quorum", "left", "epsilon",
+    "got/s", "sent/s", "dropped", "saved", "disk", "disagreement", "last mix", "quorum", "left", "epsilon",
     "round",
 )  # fmt: skip
 """Columns that a narrow table leaves out, in this order."""
@@ -51,7 +51,6 @@ def peers_table(found: Sequence[Place], earlier: Mapping[Path, Rates] | None = N
         names += ["sent/s", "got/s"]
         names += ["epsilon"] if any(one.get("epsilon") is not None for one in answers) else []
         names += ["disagreement"] if any(one.get("disagreement") is not None for one in answers) else []
-        names += ["line"] if any(one.get("line_share") for one in answers) else []
         names += ["dropped"] if any(one.get("dropped") for one in answers) else []
         names += ["disk"]
     rows = [_cells(one, (earlier or {}).get(one.folder)) for one in found]
@@ -146,7 +145,6 @@ def _cells(place: Place, rates: Rates | None) -> dict[str, str]:
         "got/s": words.size(None if rates is None else rates.received),
         "epsilon": words.epsilon(found.get("epsilon")),
         "disagreement": words.or_dash(found.get("disagreement"), lambda value: f"{value:.2g}"),
-        "line": words.or_dash(found.get("line_share"), lambda value: f"{value:.0%}"),
         "dropped": words.dropped(found),
         "disk": words.size(found.get("disk_free")),
     }

@@ -24,10 +24,6 @@ _GAUGES = {
     "round_seconds": ("round_seconds", "Mean seconds of the last ten rounds"),
     "left_seconds": ("remaining_seconds", "Seconds that the rounds left will take at that pace"),
     "disagreement": ("disagreement", "Relative distance of the own released body to the mix of the last round"),
-    "line_share": (
-        "line_wait_ratio",
-        "Share of the last round in which the peer waited for bodies that were coming in",
-    ),
     "epsilon": ("epsilon", "Privacy loss so far"),
     "delta": ("delta", "The delta of epsilon"),
     "disk_free": ("disk_free_bytes", "Bytes that the folder's disk had left when a round was last saved"),

@@ -137,11 +137,6 @@ class Driver:
         found: Deliver = await self._until("collect", number)
         return dict(found.bodies)
 
-    @property
-    def receive_seconds(self) -> float:
-        """The seconds in which neighbors' bodies were coming in so far."""
-        return self.core.incoming_bodies.receive_time.seconds(self.now())
-
     async def settle(self, number: int) -> int:
         """Wait until round `number` may be completed; return the bytes of all copies of its body."""
         found: Wake = await self._until("settle", number)

@@ -72,8 +72,6 @@ class _RoundLoop:
     evaluate_every: int
     measured: Evaluation | None = None
     """The figures of the present model, if it was measured."""
-    received: float = 0.0
-    """The seconds in which bodies were coming in, up to the end of the last round."""
 
     async def over(self, number: int) -> bool:
         """Whether all rounds are complete, and no neighbor needs this peer, nor may a list add rounds, any more."""
@@ -134,9 +132,7 @@ class _RoundLoop:
         watch.lap()
 
         await saver.saved()
-        before = driver.receive_seconds
         received = await driver.collect(number)
-        waits_receiving = driver.receive_seconds - before
         exchange_seconds += watch.lap()
 
         # A peer that has trained and not released mixes nothing: its own part would be missing. One that sits out and
@@ -158,14 +154,9 @@ class _RoundLoop:
             record.add(found, point)
         watch.lap()
 
-        before = driver.receive_seconds
         record.bytes_sent = await driver.settle(number)
-        waits_receiving += driver.receive_seconds - before
         record.exchange_seconds = exchange_seconds + watch.lap()
 
-        before, self.received = self.received, driver.receive_seconds
-        record.receive_seconds = self.received - before
-        record.hidden_seconds = max(0.0, record.receive_seconds - waits_receiving)
         record.samples = learner.figures.gradients - gradients
         record.privacy = learner.privacy
         if record.privacy:

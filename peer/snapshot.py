@@ -12,7 +12,6 @@ from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.membership import Neighbor, Status
 from dpeer.peer.core.protocol import Core
 from dpeer.peer.rank_folder import RankFolder
-from dpeer.results.records import line_share
 
 Phase = Literal["starting", "meet", "pause", "work", "collect", "adopt", "settle", "linger", "part", "ended"]
 """What a peer does.
@@ -88,8 +87,6 @@ class Snapshot:
         delta: Its delta.
         disagreement: Relative distance of the own released body to the mix, in the last completed round; None where it
             was not measured.
-        line_share: The share of the last completed round in which it waited for bodies that were coming in; None where
-            that was not measured.
         disk_free: Bytes that the folder's disk had left when a round was last saved.
         withheld: Ranks whose `why` is for this host alone, because it may name an address, or a setting.
     """
@@ -121,7 +118,6 @@ class Snapshot:
     epsilon: float | None = None
     delta: float | None = None
     disagreement: float | None = None
-    line_share: float | None = None
     disk_free: int | None = None
     withheld: tuple[int, ...] = ()
 
@@ -169,7 +165,6 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
         epsilon=last.get("epsilon"),
         delta=last.get("delta"),
         disagreement=last.get("disagreement"),
-        line_share=line_share(last),
         disk_free=files.disk_free,
         withheld=tuple(one.rank for one in core.members.all() if one.trouble or one.trouble_dialling),
     )

@@ -10,20 +10,18 @@ from matplotlib.patches import Patch
 from dpeer.report.facets import Report
 from dpeer.report.style import GREY, Panel, legend, name_rows, new_figure, tidy
 from dpeer.results.groups import Group, sent_in_a_round
-from dpeer.results.records import RoundRecord, line_wait
+from dpeer.results.records import RoundRecord
 from dpeer.results.units import duration, size
 
 _ROWS = 40
 """The most rows of a picture."""
 
-_PARTS = (
-    ("training", "#0072B2"), ("waiting for the line", "#D55E00"), ("other waiting", "#E69F00"), ("mixing", "#009E73"),
-)  # fmt: skip
+_PARTS = (("training", "#0072B2"), ("waiting", "#E69F00"), ("mixing", "#009E73"))
 
 _MEGABYTE = 1e6
 
 Parts = tuple[float, ...]
-"""Seconds of a round: training, waiting for the line, other waiting, mixing."""
+"""Seconds of a round: training, waiting, mixing."""
 
 
 def time_and_bytes(report: Report) -> Panel | None:
@@ -55,9 +53,8 @@ def time_and_bytes(report: Report) -> Panel | None:
     busiest = Line2D([], [], ls="", marker="|", ms=14, mew=2, color=GREY, label="busiest peer")
     legend(figure, {}, [*(Patch(color=color, label=name) for name, color in _PARTS), busiest])
     caption = (
-        "A round in the mean over peers and rounds; evaluations and the disk are left out. A peer waits for the line "
-        "while neighbors' bodies come in, else for the neighbors. A megabyte is 1,000,000 bytes; bodies and their "
-        "headers are counted, handshakes are not. "
+        "A round in the mean over peers and rounds; evaluations and the disk are left out. A megabyte is 1,000,000 "
+        "bytes; bodies and their headers are counted, handshakes are not. "
     ) + (f"The first {_ROWS} of {len(found)}; the table has all." if len(found) > _ROWS else "")
     alt = "Bars of a round's seconds and megabytes. " + " ".join(_in_words(*row) for row in shown)
     return Panel("Time and bytes of a round", caption, alt, figure)
@@ -84,5 +81,4 @@ def _parts(line: RoundRecord) -> Parts | None:
     train, exchange, mix = line.train_seconds, line.exchange_seconds, line.mix_seconds
     if not line.active or train is None or exchange is None or mix is None:
         return None
-    waits = line_wait(line.receive_seconds or 0.0, line.hidden_seconds or 0.0, exchange)
-    return train, waits, exchange - waits, mix
+    return train, exchange, mix

@@ -86,10 +86,6 @@ class RoundRecord(JsonFields):
     mix_seconds: float | None = json_field(number)
     samples: int | None = json_field(total)
     """For how many samples a gradient was computed in the round."""
-    receive_seconds: float | None = json_field(number)
-    """In which neighbors' bodies were coming in, from the first header to the last chunk."""
-    hidden_seconds: float | None = json_field(number)
-    """Of those, in which something else was done: training, evaluation, a checkpoint."""
     steps: Sequence[int] = json_field(_counts)
     """How many minibatches each phase of training has taken, in their order; none in a round that was sat out."""
     steps_asked: Sequence[int] = json_field(_counts)
@@ -135,31 +131,6 @@ class RoundRecord(JsonFields):
         """Plain JSON values: numbers that are not finite become None."""
         plain: dict[str, Any] = finite(vars(self))
         return plain
-
-
-def line_wait(receive: float, hidden: float, exchange: float) -> float:
-    """The seconds of a round in which the peer waited for bodies that were coming in.
-
-    Args:
-        receive: Seconds in which bodies were coming in.
-        hidden: Those of them in which the peer did something else.
-        exchange: Seconds of all waiting.
-    """
-    return min(exchange, max(0.0, receive - hidden))
-
-
-def line_share(entry: Mapping[str, Any]) -> float | None:
-    """The share of a round in which the peer waited for bodies that were coming in; None where that is not known.
-
-    Args:
-        entry: The round's line of metrics.jsonl.
-    """
-    names = ("receive_seconds", "hidden_seconds", "train_seconds", "exchange_seconds", "mix_seconds")
-    receive, hidden, train, exchange, mix = (number(entry.get(name)) for name in names)
-    if receive is None or hidden is None or train is None or exchange is None or mix is None:
-        return None
-    total = train + exchange + mix
-    return line_wait(receive, hidden, exchange) / total if total > 0 else None
 
 
 def gap(training: float | None, test: float | None) -> float | None:

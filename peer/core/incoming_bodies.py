@@ -18,42 +18,6 @@ from dpeer.peer.core.wire import Frames
 from dpeer.peer.transport import Link
 
 
-class ReceiveTime:
-    """Adds up the time in which at least one body is on its way to this peer, from its header to its last chunk.
-
-    A body that travels in one message takes no time here.
-
-    Args:
-        is_coming: Whether a body is on its way on a link: one whose link broke is not.
-    """
-
-    def __init__(self, is_coming: Callable[[Link], bool]) -> None:
-        self._is_coming = is_coming
-        self._links: set[Link] = set()
-        self._since = self._seconds = 0.0
-
-    def begin(self, link: Link, now: float) -> None:
-        """The header of a body came, and its chunks follow."""
-        self._count(now)
-        self._links.add(link)
-
-    def end(self, link: Link, now: float) -> None:
-        """The last chunk of a body came."""
-        self._count(now)
-        self._links.discard(link)
-
-    def seconds(self, now: float) -> float:
-        """All such seconds so far."""
-        self._count(now)
-        return self._seconds
-
-    def _count(self, now: float) -> None:
-        if self._links:
-            self._seconds += now - self._since
-            self._links = {link for link in self._links if self._is_coming(link)}
-        self._since = now
-
-
 class IncomingBodies:
     """Checks the messages that carry bodies, has chunks put together, and puts whole bodies into the inbox.
 
@@ -65,9 +29,6 @@ class IncomingBodies:
         most: The most bytes of a chunk; None where bodies are not cut.
         tokens: Those of each sender.
         throttle: Has the transport read more slowly.
-
-    Attributes:
-        receive_time: For how long bodies were coming in.
     """
 
     def __init__(
@@ -84,7 +45,6 @@ class IncomingBodies:
         tokens: RateLimiter,
         throttle: Callable[[], None],
     ) -> None:
-        self.receive_time = ReceiveTime(lambda link: reassembly.get(link) is not None)
         self._config = config
         self._largest = largest
         self._most = most
@@ -108,8 +68,6 @@ class IncomingBodies:
         earlier = self._reassembly.get(link)
         if wanted and earlier is not None and not self._inbox.knows(neighbor.rank, earlier.body.round):
             wanted = self._tokens.spend(sender_of(neighbor.rank), limits.USELESS_BODY, now)
-        if wanted:
-            self.receive_time.begin(link, now)
         self._reassembly.begin(link, message, wire.size(frames) + message.payload_bytes, wanted=wanted, now=now)
 
     def take_chunk(self, link: Link, neighbor: Neighbor, chunk: wire.Chunk, now: float) -> None:
@@ -124,7 +82,6 @@ class IncomingBodies:
             self._throttle()
         if not arriving.complete:
             return
-        self.receive_time.end(link, now)
         if arriving.wanted:
             self._put(arriving.body, Received(arriving.payload, arriving.wire_bytes, arriving.body.uses), now)
         self._measure(link, *arriving.pace)

@@ -12,7 +12,7 @@ WELL = Snapshot(
         NeighborSnapshot(3, "unseen", None, None),
     ),
     member_list=1, next_list=2,
-    mixed_round=7, mixed_seconds=12.0, round_seconds=1.5, left_seconds=16.5, line_share=0.25,
+    mixed_round=7, mixed_seconds=12.0, round_seconds=1.5, left_seconds=16.5,
     disagreement=0.125, dropped={"stranger": 3, "late": 1}, epsilon=1.25, delta=1e-5, disk_free=5_000_000,
 )  # fmt: skip
 """A peer that takes part; rank 1 is late."""

@@ -51,7 +51,7 @@ def test_what_is_exposed_parses_and_says_what_the_snapshot_says(accept, read):
         "dpeer_up": 1, "dpeer_ready": 1, "dpeer_rounds": 20, "dpeer_completed_rounds": 9, "dpeer_quorum_rounds": 9,
         "dpeer_waiting_seconds": 2.5, "dpeer_sits_out": 0, "dpeer_drains": 0, "dpeer_round_seconds": 1.5,
         "dpeer_remaining_seconds": 16.5, "dpeer_epsilon": 1.25, "dpeer_delta": 1e-5,
-        "dpeer_disagreement": 0.125, "dpeer_line_wait_ratio": 0.25, "dpeer_disk_free_bytes": 5_000_000,
+        "dpeer_disagreement": 0.125, "dpeer_disk_free_bytes": 5_000_000,
         "dpeer_status_age_seconds": 0.5, "dpeer_last_mix_timestamp_seconds": 987.5,
         "dpeer_checkpoint_timestamp_seconds": 996.5, "dpeer_rounds_since_mix": 1, "dpeer_mixed_bodies": 1,
         "dpeer_missed_bodies": 1, "dpeer_accuracy": 0.5, "dpeer_test_loss": 1.5,
