@@ -9,7 +9,6 @@ from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import limits, wire
 from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.connection_setup import ConnectionSetup
-from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.incoming_bodies import IncomingBodies
 from dpeer.peer.core.limits import Limits, RateLimiter, sender_of
@@ -48,7 +47,6 @@ class Arrivals:
         connection_setup: ConnectionSetup,
         incoming_bodies: IncomingBodies,
         presence: Presence,
-        drops: DropCounter,
         reports: NeighborReports,
         throttle: Callable[[], None],
     ) -> None:
@@ -58,7 +56,7 @@ class Arrivals:
         self._exchange, self._send_queues, self._reassembly = exchange, send_queues, reassembly
         self._transfers, self._connection_setup = transfers, connection_setup
         self._incoming_bodies, self._presence = incoming_bodies, presence
-        self._drops, self._reports = drops, reports
+        self._reports = reports
 
     def handle(self, link: Link, frames: Frames, now: float, identity: int | None) -> None:
         """A message came.
@@ -69,8 +67,6 @@ class Arrivals:
         if self._config.authenticated and identity is None:
             raise ProtocolError("stranger", "it has not proved its rank")
         neighbor = self._members.by_link(link)
-        if neighbor is None and self._drops.muted(link, now):
-            raise ProtocolError("muted", "the sender has sent too much that was of no use")
         self._charge(link, neighbor, frames, now, identity)
         if neighbor is not None:
             neighbor.bytes_received += wire.size(frames)

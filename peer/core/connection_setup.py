@@ -157,8 +157,6 @@ class ConnectionSetup:
         self._take_link(neighbor, link)
         self._ledger_guard.note(hello.released)
         self._presence.note(link, neighbor, hello.next_round, hello, now)
-        if hello.running:
-            self._start.shorten(now)
         self._welcome(neighbor, link, hello.next_round, now)
         neighbor.enters = hello.enters
 

@@ -1,31 +1,14 @@
-"""Drop counter: counts unusable messages by reason, logs the first ones, and mutes strangers that flood; no I/O."""
+"""Drop counter: counts unusable messages by reason, and logs the first ones; no I/O."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer.core.limits import ENOUGH, LINES_OF_STRANGERS, PAUSE, STRANGERS
+from dpeer.peer.core.limits import LINES_OF_STRANGERS
 from dpeer.peer.core.wire import printable
 from dpeer.peer.transport import Link
-
-
-@dataclass
-class _Stranger:
-    """A stranger that sends messages of no use.
-
-    Attributes:
-        logged: The reasons that have been logged.
-        count: Messages since it was last left unread.
-        unread_until: Clock time until which its messages are not read.
-    """
-
-    logged: set[str] = field(default_factory=set)
-    count: int = 0
-    unread_until: float = 0.0
-
 
 _OTHERS = "see who dials this peer's address: it takes part in another run, or with other settings"
 _VERSIONS = "see that both sides run the same version of dpeer, and that no other program reaches this peer's port"
@@ -57,8 +40,7 @@ class DropCounter:
         self._log = log
         self._logged: set[tuple[int, str]] = set()
         self._turned_away: set[tuple[str, str]] = set()
-        self._logged_strangers = 0
-        self._strangers: dict[Link, _Stranger] = {}
+        self._strangers: set[tuple[Link, str]] = set()
 
     def count(self, rank: int, error: ProtocolError) -> None:
         """Count a neighbor's message that was dropped, and log the first one for each reason."""
@@ -70,23 +52,14 @@ class DropCounter:
     def count_stranger(self, link: Link, error: ProtocolError, identity: int | None = None) -> None:
         """Count a message of a sender that is no neighbor yet; `identity` is the rank whose key it proved."""
         self.counts[error.reason] += 1
-        if error.reason == "muted":
+        if (link, error.reason) in self._strangers or len(self._strangers) >= LINES_OF_STRANGERS:
             return
-        one = self._strangers.pop(link, None) or _Stranger()
-        self._strangers[link] = one  # the ones heard last are remembered
-        if len(self._strangers) > STRANGERS:
-            del self._strangers[next(iter(self._strangers))]
-        one.count += 1
-        if error.reason in one.logged:
-            return
-        one.logged.add(error.reason)
-        self._logged_strangers += 1
-        if self._logged_strangers <= LINES_OF_STRANGERS:
-            last = "" if self._logged_strangers < LINES_OF_STRANGERS else " (further ones are only counted)"
-            if identity is None:
-                self._report("a stranger", error, last)
-            else:
-                self._report(f"rank {identity} (its key is proved)", error, last, neighbor=identity)
+        self._strangers.add((link, error.reason))
+        last = "" if len(self._strangers) < LINES_OF_STRANGERS else " (further ones are only counted)"
+        if identity is None:
+            self._report("a stranger", error, last)
+        else:
+            self._report(f"rank {identity} (its key is proved)", error, last, neighbor=identity)
 
     def count_turned_away(self, place: str, reason: str, times: int) -> None:
         """Count connections from this host that did not prove a listed key."""
@@ -101,15 +74,6 @@ class DropCounter:
             "a peer with a new key, one without keys, or no peer of this federation",
             reason=reason, place=place,
         )  # fmt: skip
-
-    def muted(self, link: Link, now: float) -> bool:
-        """Whether a stranger on this link has sent so much of no use that it is not read for a while."""
-        one = self._strangers.get(link)
-        if one is None:
-            return False
-        if one.count >= ENOUGH:
-            one.count, one.unread_until = 0, now + PAUSE
-        return now < one.unread_until
 
     def _report(self, who: str, error: ProtocolError, more: str = "", **fields: int) -> None:
         advice = _ADVICE.get(error.reason, _ITS_LOG)

@@ -124,7 +124,6 @@ class Handshake:
             digest=self._learner.about.digest,
             presence=presence,
             stamps=stamps,
-            running=self.start is not None and current_round >= self.start + 2,
             enters=enters,
             released=0 if to is None or to not in self._members else self._members[to].released,
         )

@@ -126,12 +126,6 @@ STRANGERS = 4096
 LINES_OF_STRANGERS = 256
 """Lines of the log about them."""
 
-ENOUGH = 100
-"""Messages of no use after which a stranger's are not even decoded for a while."""
-
-PAUSE = 5.0
-"""Seconds of that."""
-
 ASKED = 1024
 """Strangers that are remembered because they were asked for a hello; one is asked once in `ASK_AGAIN` seconds."""
 

@@ -13,18 +13,14 @@ from dpeer.peer.core.waiting import Waiting
 from dpeer.peer.transport import Link
 
 _BATCH = 0.01
-"""Seconds for each neighbor between two messages that pass on arrivals, before the first round: a hundred a second
-in all."""
+"""Seconds for each neighbor until arrivals before the first round are passed on: a hundred messages a second in all."""
 
 
 class Presence:
     """The tables of other peers, as they come.
 
-    Args:
-        beats: Whether peers send heartbeats.
-
     Attributes:
-        spread_at: Clock time at which arrivals are passed on; infinity for never.
+        beat_at: Clock time of the next heartbeat; infinity for a peer that sends none.
     """
 
     def __init__(
@@ -34,16 +30,13 @@ class Presence:
         round_clock: RoundClock,
         keeper: ListKeeper,
         waiting: Waiting,
-        *,
-        beats: bool,
     ) -> None:
-        self.spread_at, self._spread_again = math.inf, 0.0
+        self.beat_at = math.inf
         self._members = members
         self._exchange = exchange
         self._round_clock = round_clock
         self._keeper = keeper
         self._waiting = waiting
-        self._beats = beats
 
     def note(
         self, link: Link, neighbor: Neighbor, number: int, message: wire.Hello | wire.Body | wire.Heartbeat, now: float
@@ -54,17 +47,9 @@ class Presence:
         voted = self._keeper.take_stamps(message.stamps)
         if news or voted:  # all pass votes on: the sooner a list counts everywhere, the fewer rounds lack an edge
             self._waiting.news(now)
-            self._exchange.send_heartbeats(one.rank for one in self._members.every() if voted or one.paused)
-            if not self._waiting.start.began and self._beats:
-                self.spread_at = min(self.spread_at, max(now, self._spread_again))
+            every = self._members.every()
+            self._exchange.send_heartbeats(one.rank for one in every if voted or one.paused)
+            if not (self._waiting.start.began or self._round_clock.silent):  # the start waits for this news on each hop
+                self.beat_at = min(self.beat_at, now + _BATCH * len(every))
         if self._keeper.heard(link, neighbor.rank, message.stamps):
             self._exchange.send_heartbeat(link)
-
-    def spread(self, now: float) -> None:
-        """Pass on arrivals, not with the next heartbeat only: the start waits for it on each hop."""
-        if now < self.spread_at:
-            return
-        ranks = [one.rank for one in self._members.every()]
-        self.spread_at, self._spread_again = math.inf, now + _BATCH * len(ranks)
-        if not self._waiting.start.began:
-            self._exchange.send_heartbeats(ranks)

@@ -149,9 +149,7 @@ class Core:
         self.catch_up = CatchUp(
             self.entry, lambda: self.exchange.send_heartbeats(one.rank for one in self.members.every()), self._log
         )
-        self.presence = Presence(
-            self.members, self.exchange, self.round_clock, self.lists, self.waiting, beats=not self._alone
-        )
+        self.presence = Presence(self.members, self.exchange, self.round_clock, self.lists, self.waiting)
         self.connection_setup = ConnectionSetup(
             config, self.members, dialling, self.schedule, self.send_queues, self.exchange, self.reassembly,
             self.waiting.start, self.handshake, self.round_clock, self.lists, self._following, ledger_guard,
@@ -165,9 +163,8 @@ class Core:
         self._arrivals = Arrivals(
             config, self._limits, self._tokens, self.members, self.round_clock, self.lists, self.exchange,
             self.send_queues, self.reassembly, self._transfers, self.connection_setup, self.incoming_bodies,
-            self.presence, self.drops, self._reports, self._throttle,
+            self.presence, self._reports, self._throttle,
         )  # fmt: skip
-        self._beat_at: float | None = None
         self.lateness = Lateness(self.schedule, self.members, self._log)
         self._effects: list[Effect] = []
         self._following.follow()
@@ -190,7 +187,7 @@ class Core:
         self.exchange.inbox.open(number)
         self._following.open(dialled, addresses)
         if self._config.liveness.heartbeat > 0:
-            self._beat_at = now
+            self.presence.beat_at = now
         return self.look(now)
 
     def dialled(self, rank: int, link: Link, now: float) -> list[Effect]:
@@ -374,9 +371,8 @@ class Core:
     def tick(self, now: float) -> list[Effect]:
         """Let time pass."""
         self.connection_setup.refuse_contenders(now)
-        self.presence.spread(now)
-        if self._beat_at is not None and now >= self._beat_at:
-            self._beat_at = now + self._config.liveness.heartbeat
+        if now >= self.presence.beat_at:
+            self.presence.beat_at = now + self._config.liveness.heartbeat
             for dead in self.members.tick(now):
                 self._on_death(dead)
             self._following.dial_all(self.waiting.is_stuck(now))
@@ -386,8 +382,7 @@ class Core:
 
     def next_tick(self, now: float) -> float:
         """The clock time at which `tick` has to be called, unless something happens before; infinity for never."""
-        beat = float("inf") if self._beat_at is None else self._beat_at
-        return min(beat, self.presence.spread_at, self.waiting.next_look(now), self.connection_setup.next_refusal())
+        return min(self.presence.beat_at, self.waiting.next_look(now), self.connection_setup.next_refusal())
 
     def _on_death(self, dead: Neighbor) -> None:
         self._reports.died(dead, self.members.current_round, began=self.waiting.start.began)

@@ -54,21 +54,11 @@ class StartWait:
         self._refusal: Refused | None = None
         self._leave_at = math.inf
         self._give_up_at = math.inf
-        self._running = False
 
     def begin(self, now: float) -> None:
         """Begin to wait. With no round left, this peer waits for neighbors only, and for `dead_after` at most."""
         if self._members.current_round >= self._exchange.schedule.rounds:
             self._give_up_at = now + min(self._config.wait, self._config.liveness.dead_after)
-
-    def shorten(self, now: float) -> None:
-        """Wait for `dead_after` at most from now on: a neighbor has run rounds without this peer.
-
-        When a whole federation is resumed, no peer can complete a round before its neighbors are there.
-        """
-        if not self.began:
-            self._running = True
-            self._give_up_at = min(self._give_up_at, now + self._config.liveness.dead_after)
 
     def refuse(self, refusal: Refused, now: float) -> None:
         """Note that a neighbor and this peer cannot train together: it ends for this reason if none accepts it soon."""
@@ -114,11 +104,12 @@ class StartWait:
     def _is_kept_waiting_for(self, rank: int) -> bool:
         """Whether a neighbor that has left before the first round is waited for all the same.
 
-        It has ended with an error, such as settings that differ, or was stopped. Where fewer ranks are enough, or the
-        federation runs, it is a returner like any other.
+        It has ended with an error, such as settings that differ, or was stopped. Where fewer ranks are enough, or a
+        rank has completed two rounds, it is a returner like any other.
         """
         clock, neighbor = self._round_clock, self._members[rank]
-        if self._running or self._members.current_round > 0 or clock.needed < len(clock):
+        runs = any(clock[one] > 1 for one in clock.members)
+        if runs or self._members.current_round > 0 or clock.needed < len(clock):
             return False
         return clock.assembled and bool(neighbor.trouble or neighbor.away)
 

@@ -102,9 +102,6 @@ class Hello(Header):
     manifest: dict[str, Any]
     digest: str
     presence: _Presence = b""
-    running: bool = False
-    """Whether the sender has completed two rounds since its process began, so that the federation is running: a peer
-    that joins it need not wait for neighbors that the others do without."""
     enters: _Round = 0
     """While the sender sits rounds out because it was left behind: the round in which it takes part again."""
     released: _Round = 0

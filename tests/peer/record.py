@@ -14,7 +14,6 @@ FEDERATION = b"federation-id-16"
 HELLO = wire.Hello(
     rank=1, next_round=3, reply=True, fingerprint={"size": 3, "body_lr": 0.05}, digest="same",
     manifest={"parameters": [{"name": "w", "shape": [2], "offset": 0}]}, presence=b"\x01\0\0\0" * 3, enters=6,
-    running=True,
 )  # fmt: skip
 BUFFERS = [b"12345678", b"abc"]
 BODY = wire.body(FEDERATION, 1, 4, BUFFERS, wire.digest_of(BUFFERS), b"\x01\0\0\0" * 3)

@@ -24,10 +24,10 @@ def joining():
     return table
 
 
-def test_a_peer_that_joins_a_running_federation_waits_for_the_dead_no_longer_than_silence_is_death(joining):
+def test_a_peer_that_is_restarted_where_all_have_been_there_waits_for_the_dead_for_a_minute(joining):
     joining.wait(100)
-    joining.hear(joining.links[1], joining.hello(1, 9, reply=True).model_copy(update={"running": True}))
-    joining.wait(14, lambda: beats(joining, 1, number=9))
+    joining.hear(joining.links[1], joining.hello(1, 9, reply=True, presence=[4, 9, 6]))
+    joining.wait(59, lambda: beats(joining, 1, number=9))
     assert not joining.ended
     joining.wait(1, lambda: beats(joining, 1, number=9))
     assert joining.ended == [Wake()]
@@ -44,11 +44,6 @@ def test_when_all_are_resumed_every_neighbor_is_waited_for(joining):
     assert isinstance(end.error, PeersMissing)
     assert str(end.error).startswith("rank 2 (connected, but its hello does not come: ")
     assert " did not appear within 300 s (--wait): " in str(end.error)
-
-
-def test_a_peer_that_has_run_two_rounds_says_that_the_federation_is_running(joining):
-    for number, running in ((4, False), (5, False), (6, True)):
-        assert joining.core.handshake.hello(number, reply=False).running is running
 
 
 def test_a_round_names_the_ranks_it_waits_for_less_and_less_often():

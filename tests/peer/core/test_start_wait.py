@@ -94,6 +94,14 @@ def test_where_all_are_needed_one_that_has_stopped_before_the_start_is_waited_fo
     assert table.ended == [Wake()]
 
 
+def test_where_the_others_run_rounds_one_that_has_stopped_is_given_up_after_a_minute():
+    table = assembling(wait=1000.0)
+    both_neighbors_come(table)
+    table.hear("from 3", table.goodbye(3, "failed"))
+    table.wait(61, lambda: table.hear(table.links[1], table.beat(1, 2, presence=[0, 2, 2, 0])))
+    assert table.ended == [Wake()]
+
+
 def test_after_the_wait_whoever_is_missing_is_named_with_the_trouble():
     table = assembling(wait=WEEK)
     table.do(table.core.happened(Unreachable(table.links[1], "connection refused"), table.now))

@@ -328,7 +328,6 @@ messages = st.one_of(
     st.builds(
         wire.Hello, rank=numbers, protocol=st.integers(0, 2**63), next_round=rounds, reply=st.booleans(), digest=words,
         fingerprint=tables, manifest=tables,
-        running=st.booleans(),
     ),
     st.builds(wire.Heartbeat, round=rounds, pace=st.integers(0, 2**63), **common),
     st.builds(wire.Goodbye, reason=st.sampled_from(["done", "stopped", "failed"]), **common),
