@@ -221,6 +221,6 @@ class Exchange:
             enters=self.entry.enters,
             got=self._send_queues[link].got,
             pace=self._send_queues[link].measured,
-            stamps=self._round_clock.stamps.table,
+            stamps=list(self._round_clock.stamps.table),
             uses=self.schedule.uses(self._members.current_round),
         )

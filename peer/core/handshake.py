@@ -11,6 +11,7 @@ from dpeer.exceptions import ProtocolError, Refused
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.membership import Membership, Status
 from dpeer.peer.core.round_clock import RoundClock
+from dpeer.peer.core.stamp_table import Stamps
 from dpeer.peer.core.wire import Hello, printable
 from dpeer.peer.learner import Learner
 
@@ -111,7 +112,7 @@ class Handshake:
         self._round_clock = round_clock
 
     def hello(
-        self, current_round: int, *, reply: bool, presence: bytes = b"", stamps: bytes = b"", enters: int = 0,
+        self, current_round: int, *, reply: bool, presence: bytes = b"", stamps: Stamps = (), enters: int = 0,
         to: int | None = None,
     ) -> Hello:  # fmt: skip
         """This peer's hello while it works on round `current_round`, to a rank; other arguments as its fields."""
@@ -123,7 +124,7 @@ class Handshake:
             manifest=dict(self._learner.about.manifest),
             digest=self._learner.about.digest,
             presence=presence,
-            stamps=stamps,
+            stamps=list(stamps),
             enters=enters,
             released=0 if to is None or to not in self._members else self._members[to].released,
         )

@@ -18,7 +18,7 @@ from dpeer.peer.core.listed_graph import ListedGraph
 from dpeer.peer.core.member_list import Former, Gone, Member, MemberList, MemberListError, decode
 from dpeer.peer.core.member_lists import Change, MemberLists, Stamp, Word
 from dpeer.peer.core.send_queue import SendQueues
-from dpeer.peer.core.stamp_table import StampTable, unpacked
+from dpeer.peer.core.stamp_table import Stamps, StampTable, by_rank
 from dpeer.peer.transport import Link
 from dpeer.topology import Graphs
 
@@ -273,7 +273,7 @@ class ListKeeper:
             self._keep()
         return bool(changes)
 
-    def take_stamps(self, table: bytes) -> bool:
+    def take_stamps(self, table: Stamps) -> bool:
         """Take in which lists ranks have on disk, as another peer says; returns whether that has brought news."""
         news = self.lists is not None and self._stamps.merge(table, self.lists.knows)
         if news:
@@ -319,7 +319,7 @@ class ListKeeper:
 
     # -- lists go ----------------------------------------------------------------------------------------------
 
-    def heard(self, link: Link, rank: int, table: bytes) -> bool:
+    def heard(self, link: Link, rank: int, table: Stamps) -> bool:
         """A rank states on this link what it has on disk: send the lists if it lacks some.
 
         Returns:
@@ -327,7 +327,7 @@ class ListKeeper:
         """
         if self.lists is None:
             return False
-        said, before = unpacked(table).get(rank, self.none), self._said.get(link)
+        said, before = by_rank(table).get(rank, self.none), self._said.get(link)
         self._said[link] = said
         self.send(link)
         return said > self._on_disk and said != before

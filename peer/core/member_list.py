@@ -11,10 +11,11 @@ import json
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from pydantic import Field
 
 from dpeer.exceptions import DpeerError
 
@@ -39,7 +40,7 @@ class Key(NamedTuple):
     """What orders lists: of two that count the one with the higher key is newer."""
 
     version: int
-    digest: bytes
+    digest: Annotated[bytes, Field(max_length=32)]
 
 
 NO_KEY = Key(-1, b"")

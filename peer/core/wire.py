@@ -30,7 +30,7 @@ import msgpack
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import GCM
-from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, Strict, TypeAdapter, ValidationError
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.limits import (
@@ -43,6 +43,8 @@ from dpeer.peer.core.limits import (
 )
 from dpeer.peer.core.limits import Limits as Limits
 from dpeer.peer.core.member_list import MOST_BYTES
+from dpeer.peer.core.member_lists import Stamp
+from dpeer.peer.core.stamp_table import Stamps
 from dpeer.peer.learner import Buffer
 
 DIGEST_BYTES = 16
@@ -51,7 +53,7 @@ DIGEST_BYTES = 16
 USES_BYTES = 16
 """Bytes of a member list's digest that name it in heartbeats and bodies."""
 
-PROTOCOL = 7
+PROTOCOL = 8
 """The protocol that this dpeer speaks. Another number means that its messages cannot be understood, and is refused.
 
 A field that is merely added needs no other number: who does not know it ignores it, and who knows it has a default.
@@ -70,7 +72,7 @@ _Rank = Annotated[int, Field(ge=0, lt=2**31)]
 _Round = Annotated[int, Field(ge=0, lt=2**53)]
 _Presence = Annotated[bytes, Field(max_length=2**24)]
 """The sender's table of `RoundClock`: how many rounds each rank has completed at least; may be empty."""
-_Stamps = Annotated[bytes, Field(max_length=2**22)]
+_Stamps = Annotated[list[Annotated[tuple[Stamp, list[_Rank]], Strict(False)]], FailFast()]
 """The sender's table of `StampTable`: which member lists each rank has on disk; empty where all have list 0."""
 _Uses = Annotated[bytes, Field(max_length=USES_BYTES)]
 """The first bytes of the digest of the member list with which the sender began the round; empty if it has not yet."""
@@ -106,7 +108,7 @@ class Hello(Header):
     """While the sender sits rounds out because it was left behind: the round in which it takes part again."""
     released: _Round = 0
     """The rounds up to the last one of which the sender has got the receiver's body: its ledger has to know of them."""
-    stamps: _Stamps = b""
+    stamps: _Stamps = []
 
 
 class Body(Header):
@@ -121,7 +123,7 @@ class Body(Header):
     buffers: tuple[Any, ...] | None = Field(default=(), exclude=True)
     """None where the buffers follow in chunks."""
     presence: _Presence = b""
-    stamps: _Stamps = b""
+    stamps: _Stamps = []
     uses: _Uses = b""
     tag: bytes = Field(default=b"", exclude=True)
     """Marks the body's chunks: a hash of the header."""
@@ -148,7 +150,7 @@ class Heartbeat(Header):
     pace: Annotated[int, Field(ge=0)] = 0
     """The most bytes of a chunk for the sender, as fast as bodies came from the receiver so far; 0 if
     none came yet."""
-    stamps: _Stamps = b""
+    stamps: _Stamps = []
     uses: _Uses = b""
 
 
@@ -253,13 +255,13 @@ def digest_of(buffers: Sequence[Buffer]) -> bytes:
 
 def body(
     federation: bytes, rank: int, number: int, buffers: Sequence[Buffer], digest: bytes, presence: bytes = b"",
-    stamps: bytes = b"", uses: bytes = b"",
+    stamps: Stamps = (), uses: bytes = b"",
 ) -> Body:  # fmt: skip
     """The message that carries round `number`'s released body of `rank`."""
     sizes = [memoryview(buffer).nbytes for buffer in buffers]
     return Body(
         federation=federation, rank=rank, round=number, sizes=sizes, digest=digest, buffers=tuple(buffers),
-        presence=presence, stamps=stamps, uses=uses,
+        presence=presence, stamps=list(stamps), uses=uses,
     )  # fmt: skip
 
 

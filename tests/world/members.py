@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpeer.exceptions import PeersMissing, TopologyError
 from dpeer.peer.config import ListsConfig
-from dpeer.peer.core.member_list import NO_KEY, Former, Member, MemberList, Signers, is_quorum
+from dpeer.peer.core.member_list import NO_KEY, Former, Key, Member, MemberList, Signers, is_quorum
 from dpeer.peer.core.member_lists import Stamp
-from dpeer.peer.core.stamp_table import unpacked
+from dpeer.peer.core.stamp_table import by_rank
 from dpeer.peer.core.wire import USES_BYTES, unpack
 from dpeer.simulation.network import later
 from tests.world.disk import Disk
@@ -268,7 +268,7 @@ class MemberWorld(World):
             return
         fields, disk = unpack(frames[0]), self.disks[source]
         if fields.get("kind") in ("hello", "heartbeat"):
-            said = unpacked(fields["stamps"]).get(source)
+            said = by_rank([(Stamp(*(Key(*key) for key in one)), ranks) for one, ranks in fields["stamps"]]).get(source)
             if said is not None:
                 counts, waits = disk.lists
                 have = Stamp((counts or self.zero).key, NO_KEY if waits is None else waits.key)

@@ -10,7 +10,7 @@ from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Admit, Dial, Keep
 from dpeer.peer.core.member_list import NO_KEY, Former, Key, Member, MemberList, MemberListError, Signers
 from dpeer.peer.core.member_lists import Stamp
-from dpeer.peer.core.stamp_table import StampTable, unpacked
+from dpeer.peer.core.stamp_table import StampTable, by_rank
 from dpeer.topology import build
 from tests.peer.core.test_member_list import OPERATORS
 from tests.peer.table import Table
@@ -101,10 +101,10 @@ def test_a_list_is_passed_on_at_once_and_its_stamp_is_said_when_it_is_on_disk():
     assert (keep.counts, keep.waits) == (ZERO, ONE)
     (sent,) = table.written("from 2")
     assert (sent.kind, sent.counts, sent.waits) == ("lists", b"", ONE.encode())
-    assert table.core.round_clock.stamps.table == b"", "it is not on disk"
+    assert table.core.round_clock.stamps.table == [], "it is not on disk"
     table.writes()
     (beat,) = table.written("from 2")
-    assert unpacked(beat.stamps) == {0: table.lists.stamp}
+    assert by_rank(beat.stamps) == {0: table.lists.stamp}
 
 
 def test_the_lists_go_before_the_hello_and_once_on_a_link():
@@ -235,7 +235,7 @@ def test_what_is_said_of_lists_that_nobody_has_shown_holds_no_vote_back():
 def test_a_hello_with_stamps_of_ranks_and_lists_that_are_none_is_not_passed_on(table):
     many = stamps(*((rank, Stamp(Key(1, b"1" * 32), NO_KEY)) for rank in range(40)))
     table.hear("again", table.hello(2).model_copy(update={"stamps": many}))
-    assert table.core.round_clock.stamps.table == b""
+    assert table.core.round_clock.stamps.table == []
 
 
 def test_a_former_rank_0_says_nothing_in_the_name_of_another_rank():
