@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from pydantic import Field
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter
 
 from dpeer.exceptions import DpeerError
 
@@ -27,9 +26,20 @@ MOST_BYTES = 2**19
 
 _MOST_RANKS = 2**16 - 1
 MOST_ROUNDS = 2**31 - 2
-_DIGITS = set("0123456789abcdef")
 
 Gone = Literal["left", "evicted"]
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():  # an escape would hide what an operator reads
+        raise ValueError(text)
+    return text
+
+
+_Rank = Annotated[int, Field(ge=0, lt=_MOST_RANKS)]
+_Text = Annotated[str, AfterValidator(_printable)]
+_Hex = Annotated[str, Field(pattern="^([0-9a-f]{2})*$")]
+_Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class MemberListError(DpeerError):
@@ -69,16 +79,16 @@ class Member:
         weight: What it brings, where weights are declared.
     """
 
-    address: str | None = None
-    keys: tuple[str, ...] = ()
-    weight: float | None = None
+    address: _Text | None = None
+    keys: tuple[_Hex, ...] = ()
+    weight: Annotated[int, Field(gt=0, lt=2**63)] | _Weight | None = None
 
 
 @dataclass(frozen=True)
 class Former:
     """A rank that was a member: its keys, with which it may still ask for the lists, and how it went."""
 
-    keys: tuple[str, ...]
+    keys: tuple[_Hex, ...]
     gone: Gone
 
 
@@ -99,16 +109,18 @@ class MemberList:
         signatures: By operator's public key, hexadecimal.
     """
 
-    federation: str
-    version: int
+    federation: _Hex
+    version: Annotated[int, Field(ge=0, lt=2**31)]
     previous: bytes
-    members: Mapping[int, Member]
-    former: Mapping[int, Former]
-    rounds: int
-    graph: str
-    edges: str
+    members: Mapping[_Rank, Member]
+    former: Mapping[_Rank, Former]
+    rounds: Annotated[int, Field(ge=0, le=MOST_ROUNDS)]
+    graph: _Text
+    edges: _Hex
     force: bool = False
-    signatures: Mapping[str, bytes] = field(default_factory=dict, compare=False)
+    signatures: Mapping[_Hex, bytes] = field(default_factory=dict, compare=False)
+
+    __pydantic_config__ = ConfigDict(strict=True, val_json_bytes="hex")
 
     canonical: bytes = field(init=False, compare=False, repr=False)
     """The bytes that are signed: JSON with sorted keys and without blanks, behind a fixed line.
@@ -228,6 +240,9 @@ class MemberList:
         }
 
 
+_LIST = TypeAdapter(MemberList)
+
+
 def is_quorum(members: Collection[int], ranks: Iterable[int]) -> bool:
     """Whether these ranks are more than half of the members, or exactly half with the lowest rank."""
     found = {rank for rank in ranks if rank in members}
@@ -243,80 +258,14 @@ def decode(document: bytes) -> MemberList:
     if len(document) > MOST_BYTES:
         raise MemberListError(f"member list: {len(document):,} bytes, expected at most {MOST_BYTES:,}")
     try:
-        content = json.loads(document)
-        found = _list(content)
-    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
+        found = _LIST.validate_json(document)
+    except ValueError:
         raise MemberListError(
             f"member list of {len(document):,} bytes: the document is damaged, or not a list"
         ) from None
     if found.encode() != document:  # two documents of one list would have two digests
         raise MemberListError(f"member list {found.version}: the document is damaged: dpeer writes it otherwise")
     return found
-
-
-def _list(content: dict[str, Any]) -> MemberList:
-    members = {_rank(rank): _member(one) for rank, one in content["members"].items()}
-    former = {_rank(rank): Former(_keys(one["keys"]), _one_of(one["gone"])) for rank, one in content["former"].items()}
-    return MemberList(
-        federation=_hex(content["federation"]),
-        version=_whole(content["version"], 2**31),
-        previous=bytes.fromhex(_hex(content["previous"])),
-        members=members,
-        former=former,
-        rounds=_whole(content["rounds"], MOST_ROUNDS + 1),
-        graph=_text(content["graph"]),
-        edges=_hex(content["edges"]),
-        force=_flag(content["force"]),
-        signatures={_hex(one): bytes.fromhex(_hex(by)) for one, by in content["signatures"].items()},
-    )
-
-
-def _member(content: dict[str, Any]) -> Member:
-    address, weight = content["address"], content["weight"]
-    if weight is not None and not (type(weight) in (int, float) and math.isfinite(weight) and weight > 0):
-        raise ValueError(weight)
-    return Member(None if address is None else _text(address), _keys(content["keys"]), weight)
-
-
-def _keys(content: list[Any]) -> tuple[str, ...]:
-    return tuple(_hex(one) for one in content)
-
-
-def _rank(text: str) -> int:
-    rank = int(text)
-    if str(rank) != text:
-        raise ValueError(text)
-    return _whole(rank, _MOST_RANKS)
-
-
-def _whole(value: Any, below: int) -> int:
-    if type(value) is not int or not 0 <= value < below:
-        raise ValueError(value)
-    return value
-
-
-def _flag(value: Any) -> bool:
-    if type(value) is not bool:
-        raise ValueError(value)
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value.isprintable():  # an escape would hide what an operator reads
-        raise TypeError(value)
-    return value
-
-
-def _hex(value: Any) -> str:
-    if {*_text(value)} - _DIGITS or len(value) % 2:
-        raise ValueError(value)
-    return str(value)
-
-
-def _one_of(value: Any) -> Gone:
-    if value not in ("left", "evicted"):
-        raise ValueError(value)
-    return "left" if value == "left" else "evicted"
 
 
 def of_document(document: Any) -> MemberList:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from dpeer.peer.core.member_lists import Stamp
 
-Stamps = Sequence[tuple[Stamp, Sequence[int]]]
+Stamps = Sequence[tuple[Stamp, list[int]]]
 """A table as it travels: each stamp with the ranks that have it, both sorted."""
 
 
