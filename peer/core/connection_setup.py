@@ -187,7 +187,12 @@ class ConnectionSetup:
             self._exchange.parted(rank, self._send_queues[before].silence())
         elif before not in (None, link):
             if neighbor.status is Status.ALIVE:
-                self._replaced(neighbor)
+                self._log(
+                    "info", "neighbor-reconnected",
+                    f"rank {rank} has connected anew while its earlier connection was there, and uses the new one; if "
+                    f"this goes on, two processes run as rank {rank} with its key: stop one",
+                    neighbor=rank,
+                )  # fmt: skip
             self.part(before)
         # A hello that is under way on this peer's own link may make that the one that stays.
         asks = any(one.rank == rank and one.unanswered not in (None, math.inf) for _, one in self.dialling.all())
@@ -209,18 +214,6 @@ class ConnectionSetup:
         self._exchange.outbox.ask(neighbor.rank, number)
         self._exchange.deliver()
         self._exchange.send_heartbeat(link)
-
-    def _replaced(self, neighbor: Neighbor) -> None:
-        """Say that a neighbor has connected anew, at its 1st, 10th, 100th ... time."""
-        neighbor.replaced += 1
-        if math.log10(neighbor.replaced) % 1 == 0:
-            times = "" if neighbor.replaced == 1 else f" for the {neighbor.replaced}th time"
-            self._log(
-                "info" if neighbor.replaced == 1 else "warning", "neighbor-reconnected",
-                f"rank {neighbor.rank} has connected anew{times} while its earlier connection was there, and uses the "
-                f"new one; if this goes on, two processes run as rank {neighbor.rank} with its key: stop one",
-                neighbor=neighbor.rank,
-            )  # fmt: skip
 
     def _await_correction(self, rank: int, problem: str) -> None:
         """Wait for a rank that does not fit until one of the two is corrected, if none of them ends by that."""

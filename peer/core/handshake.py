@@ -183,36 +183,18 @@ def difference(field: str, here: Any, there: Any, them: str, names: Mapping[str,
         them: Owner of the other value ("rank 1").
         names: What the keys of `here` stand for, if they are hashes of names; None if they are not.
     """
-    if names is None:
+    if names is None or not (isinstance(here, Mapping) and isinstance(there, Mapping)):
         return f"{field[:60]}: {short(here)} here, {short(there)} at {them}"
-    if not (isinstance(here, Mapping) and isinstance(there, Mapping)):
-        return f"{field[:60]}: {_counted(here)} here, {_counted(there)} at {them}"
-    own = [(key, names.get(key, key)) for key in here]
-    otherwise = [name for key, name in own if key in there and there[key] != here[key]]
-    lacking = [name for key, name in own if key not in there]
-    besides = sum(key not in here for key in there)
-    parts = [
-        *([f"{listed(otherwise)} {_is(otherwise)} not defined alike here and at {them}"] if otherwise else []),
-        *([f"{listed(lacking)} {_is(lacking)} here and not at {them}"] if lacking else []),
-        *([f"{them} has {besides} that {'is' if besides == 1 else 'are'} not here"] if besides else []),
-    ]
-    return f"{field[:60]}: {', '.join(parts)}"
+    found = [names.get(key, key) for key, value in here.items() if there.get(key) != value]
+    if not found:
+        return f"{field[:60]}: {len(there) - len(here)} more at {them}"
+    return f"{field[:60]}: {listed(found)} missing or other at {them}"
 
 
 def listed(names: Sequence[str]) -> str:
     """Names in quotes, the first few of them."""
     shown = ", ".join(repr(name) for name in names[:_LISTED])
     return shown if len(names) <= _LISTED else f"{shown} and {len(names) - _LISTED} more"
-
-
-def _is(names: Sequence[str]) -> str:
-    return "is" if len(names) == 1 else "are"
-
-
-def _counted(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return f"{len(value)} of them"
-    return ABSENT if value is None else short(value)
 
 
 def short(value: Any) -> str:

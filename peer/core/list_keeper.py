@@ -217,10 +217,8 @@ class ListKeeper:
         except MemberListError as error:
             return str(error)
         known = self.lists
-        if one.key == known.counts.key:
-            return f"member list {one.version} counts already"
-        if known.waits is not None and one.key == known.waits.key:
-            return f"member list {one.version} is here already, and waits for votes"
+        if one.key in known.stamp:
+            return f"member list {one.version} is here already"
         if (why := self._why_forbidden(one)) is not None:
             return why
         if not one.force and (why := one.why_not_after(known.counts)) is not None:

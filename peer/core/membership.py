@@ -73,7 +73,6 @@ class Neighbor:
         overdue: Why a round has gone on without it although it is there (`--deadline`), until it has gone past that
             round and reached the one before this peer's current one; else empty.
         overdue_in: That round.
-        replaced: How often it has connected anew although its earlier connection was there.
         listed: Whether it is a member by a list that is of use here; others get nothing but lists.
         near: Whether the graphs that are in use have an edge to it. Others are members that were dialled, or that are
             neighbors by a list that does not count yet.
@@ -100,7 +99,6 @@ class Neighbor:
     released: int = 0
     overdue: str = ""
     overdue_in: int = -1
-    replaced: int = 0
     listed: bool = True
     near: bool = True
     uses: bytes = b""

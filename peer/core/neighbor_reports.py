@@ -68,20 +68,11 @@ class NeighborReports:
 
     def left(self, rank: int, reason: Goodbyes, back_within: int) -> None:
         """A neighbor leaves before the end of its run; it comes back within so many seconds, unless they are 0."""
-        if reason == "stopped" and back_within:
-            self._log(
-                "info", "neighbor-gone",
-                f"rank {rank} leaves, and is to be back within {back_within} s: rounds wait for it until then",
-                neighbor=rank, reason=reason,
-            )  # fmt: skip
-            return
-        why = {
-            "stopped": "was stopped: rounds go on without it until it is back",
-            "left": "is a member no more, and has left with its model",
-            "isolated": "was cut off from a quorum, and has ended: rounds go on without it",
-            "failed": "failed: its own log.jsonl says why; rounds that have begun go on without it",
-        }[reason]
-        self._log("warning", "neighbor-gone", f"rank {rank} {why}", neighbor=rank, reason=reason)
+        then = f"wait {back_within} s for it to be back" if back_within else "go on without it (its log.jsonl says why)"
+        self._log(
+            "info" if back_within else "warning", "neighbor-gone", f"rank {rank} has left ({reason}): rounds {then}",
+            neighbor=rank, reason=reason,
+        )  # fmt: skip
 
     def second_body(self, rank: int, number: int) -> None:
         """A neighbor has sent another body for a round."""

@@ -13,9 +13,6 @@ from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.wait import Wait
 from dpeer.results.units import duration
 
-LONG_WAIT = 3600.0
-"""Seconds between two lines of the log about a wait of days, at most."""
-
 _MET_WITHIN = 60.0
 """Seconds after all ranks have been there in which neighbors meet, at least: they dial each other about as often."""
 
@@ -129,8 +126,6 @@ class StartWait:
             "info", "waiting", f"waiting for {self._missing(now)}{lasts}{count}{enough}",
             neighbors=self._members.missing(), absent=clock.absent,
         )  # fmt: skip
-        wait.log_at = now + wait.log_every
-        wait.log_every = min(2 * wait.log_every, LONG_WAIT)
 
     def lacking(self) -> list[int]:
         """The ranks without which the first round does not begin: neighbors, and others that have not been there."""
@@ -140,11 +135,8 @@ class StartWait:
     def _missing(self, now: float) -> str:
         """The ranks that are not there yet, with the trouble that they report."""
         ranks = self.lacking()
-        by_trouble: dict[str, list[str]] = {}
-        for rank in ranks[:_LISTED]:
-            by_trouble.setdefault(self._trouble(rank, now), []).append(str(rank))
-        without = by_trouble.pop("", [])
-        listed = [f"{', '.join(same)} ({trouble})" for trouble, same in by_trouble.items()] + without
+        troubles = {rank: self._trouble(rank, now) for rank in ranks[:_LISTED]}
+        listed = [f"{rank} ({trouble})" if trouble else str(rank) for rank, trouble in troubles.items()]
         more = f" and {len(ranks) - _LISTED} more" if len(ranks) > _LISTED else ""
         return f"rank{'s' if len(ranks) != 1 else ''} {', '.join(listed)}{more}"
 

@@ -10,6 +10,9 @@ Kind = Literal["meet", "pause", "collect", "adopt", "settle", "linger", "part"]
 """The aim of a wait: the neighbors, the begin of a round, its bodies, those that a returner adopts, the round's end, or
 neighbors that need this peer after it: after the last round ("linger"), or the one after which it leaves ("part")."""
 
+LONG_WAIT = 3600.0
+"""Seconds between two lines of the log about a long wait, at most."""
+
 
 @dataclass
 class Wait:
@@ -30,6 +33,11 @@ class Wait:
     log_at: float
     log_every: float
     logged: bool = False
+
+    def said(self, now: float) -> None:
+        """Note that a line was written: the next ones get rarer."""
+        self.logged, self.log_at = True, now + self.log_every
+        self.log_every = min(2 * self.log_every, LONG_WAIT)
 
 
 @dataclass(frozen=True)

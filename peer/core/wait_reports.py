@@ -49,7 +49,7 @@ class WaitReports:
             return one.why_away
         return self._progress(wait, rank, now)
 
-    def log_pause(self, wait: Wait, why: str, left: float, neighbors: list[int], now: float) -> None:
+    def log_pause(self, wait: Wait, why: str, left: float, neighbors: list[int]) -> None:
         """Log that a round may not begin, for this reason; the peer ends in `left` seconds if nothing changes."""
         self._log(
             "info" if wait.logged else "warning", "paused",
@@ -57,14 +57,9 @@ class WaitReports:
             f"in {left:.0f} s (--wait; --resume goes on later)",
             round=wait.number, reason=why, neighbors=neighbors,
         )  # fmt: skip
-        wait.logged = True
-        wait.log_at = now + wait.log_every
-        wait.log_every *= 2
 
     def log_ranks(self, wait: Wait, ranks: list[int], now: float) -> None:
         """Log for which ranks a round waits, how far their bodies are, and which of them seem to hang."""
-        wait.log_every *= 2
-        wait.log_at = now + wait.log_every
         where = [f"rank {rank} ({self._progress(wait, rank, now)})" for rank in ranks]
         quiet = now - self._quiet if wait.kind != "adopt" else -math.inf  # no deadline counts for a returner
         still = [

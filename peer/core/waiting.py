@@ -315,7 +315,8 @@ class Waiting:
             self._reports.log_ranks(wait, self._ranks(wait, now), now)
         elif (why := self.blocked(wait.number)) is not None:
             left = self._without_news_since(wait) + self._config.wait - now
-            self._reports.log_pause(wait, why, left, self._ranks(wait, now), now)
+            self._reports.log_pause(wait, why, left, self._ranks(wait, now))
+        wait.said(now)
 
     # -- what it is for ----------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ async def test_a_drained_peer_completes_its_round_and_is_waited_for_until_it_is_
     assert leaving.snapshot().completed == 3
     await until(lambda: [one.rank for one in ours.peers[0].snapshot().waits_for] == [1])
     assert ours.peers[0].snapshot().waits_for[0].why == "stopped"
-    assert "rank 1 leaves, and is to be back within 100 s: rounds wait for it until then" in ours.logs[0]
+    assert "rank 1 has left (stopped): rounds wait 100 s for it to be back" in ours.logs[0]
     assert ours.peers[0].snapshot().completed == 3
     ours.add(1, out=tmp_path, resume=True, listen=ours.addresses[1])
     await ours.peers[1].listen()
@@ -57,7 +57,7 @@ async def test_without_an_announcement_rounds_go_on_after_a_moment(federation, u
     assert found.pop(1).status == "stopped"
     done(found)
     assert [line["missed"] for line in lines(tmp_path, 0)] == [[], [], [], [1], [1], [1]]
-    assert "rank 1 was stopped: rounds go on without it until it is back" in "".join(ours.logs[0])
+    assert "rank 1 has left (stopped): rounds go on without it" in "".join(ours.logs[0])
 
 
 async def test_before_the_first_round_a_drained_peer_leaves_at_once(federation, until):

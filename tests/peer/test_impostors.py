@@ -131,6 +131,6 @@ def test_a_new_connection_of_the_same_key_takes_the_old_ones_place_at_once():
     assert table.core.members[2].link == "anew from 2"
     assert "hello" in table.kinds("anew from 2")
     assert len(table.events("neighbor-reconnected")) == 1
-    for number in range(20):
+    for number in range(50):
         table.hear(f"{number} from 2", table.hello(2), identity=2)
-    assert [said.level for said in table.events("neighbor-reconnected")] == ["info", "warning"]
+    assert len(table.events("neighbor-reconnected")) <= 10, "as many lines as its tokens pay for"

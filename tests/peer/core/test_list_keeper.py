@@ -164,11 +164,11 @@ def test_messages_before_a_hello_are_paid_by_the_rank_that_has_proved_itself():
 def test_a_list_that_is_here_already_is_not_taken_again():
     table = ring()
     table.hand(ONE)
-    assert table.hand(ONE) == "member list 1 is here already, and waits for votes"
+    assert table.hand(ONE) == "member list 1 is here already"
     assert table.hand(OUT) == "member list 1: list 0 counts, and list 1 waits for votes: give it a higher version"
     table.hear("from 2", lists(2, counts=ONE))
     assert table.lists.counts == ONE
-    assert table.hand(ONE) == "member list 1 counts already"
+    assert table.hand(ONE) == "member list 1 is here already"
 
 
 def test_without_operators_no_list_is_taken():

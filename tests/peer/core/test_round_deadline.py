@@ -197,7 +197,7 @@ def test_while_a_body_is_on_its_way_the_line_shows_its_progress_and_does_not_adv
     assert f"rank 2 (in round 1; {progress})" in line
     assert "hanging" not in line
     assert "--deadline" not in line
-    wait(peer, 60, 1, 2)
+    wait(peer, 90, 1, 2)
     assert "which is there, and slow or hanging (--deadline SECONDS" in peer.events("waiting")[-1].message
 
 

@@ -6,7 +6,7 @@ import pytest
 from dpeer.exceptions import PeersMissing, Refused
 from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Fail, Wake
-from dpeer.peer.core.start_wait import LONG_WAIT
+from dpeer.peer.core.wait import LONG_WAIT
 from dpeer.peer.transport import Unreachable
 from dpeer.topology import build
 from tests.peer.table import BEAT, Table
@@ -169,7 +169,7 @@ def test_a_line_follows_soon_when_another_rank_has_come_and_says_since_when_one_
     table.wait(10, lambda: table.hear(table.links[1], table.beat(1, 0)))
     (line,) = table.events("waiting")[count:]
     assert line.message == (
-        "waiting for ranks 3 (last heard 3 min 30 s ago), 2, for 3 min 30 s; 3 of 4 have been there"
+        "waiting for ranks 2, 3 (last heard 3 min 30 s ago), for 3 min 30 s; 3 of 4 have been there"
     )
     assert line.fields == {"neighbors": [3], "absent": [2]}
 
