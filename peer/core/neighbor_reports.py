@@ -70,7 +70,7 @@ class NeighborReports:
         """A neighbor leaves before the end of its run; it comes back within so many seconds, unless they are 0."""
         then = f"wait {back_within} s for it to be back" if back_within else "go on without it (its log.jsonl says why)"
         self._log(
-            "info" if back_within else "warning", "neighbor-gone", f"rank {rank} has left ({reason}): rounds {then}",
+            "info", "neighbor-gone", f"rank {rank} has left ({reason}): rounds {then}",
             neighbor=rank, reason=reason,
         )  # fmt: skip
 
