@@ -44,7 +44,16 @@ class BackgroundLoop:
                 loop.call_soon_threadsafe(runner.stop)
 
         with _answering(stop):
-            _wait(ended, stop, threading.Thread(target=work, name="dpeer.run"))
+            threading.Thread(target=work, name="dpeer.run").start()
+            while True:
+                try:
+                    # In slices: the signal may come to another thread, and then only this one's next instruction runs
+                    # the handler.
+                    while not ended.wait(SLICE):
+                        pass
+                    break
+                except KeyboardInterrupt:  # of a handler of the caller's own
+                    stop()
         if failures:
             raise failures[0]
 
@@ -64,36 +73,3 @@ def _answering(stop: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _wait(ended: threading.Event, stop: Callable[[], None], thread: threading.Thread) -> None:
-    """Start the thread and wait for the end of its run; a `KeyboardInterrupt` that comes all the same calls `stop`."""
-    start: Callable[[], None] | None = thread.start
-    while not ended.is_set():
-        try:
-            if start is not None:
-                with _held_back():
-                    start()
-                    start = None
-            # Not Thread.join: interrupted, it takes a thread that runs for one that has ended. In slices: the signal
-            # may come to another thread, and then only this one's next instruction runs the handler.
-            ended.wait(SLICE)
-        except KeyboardInterrupt:
-            stop()
-
-
-@contextmanager
-def _held_back() -> Iterator[None]:
-    """Ctrl-C is answered at the end: an exception within `Thread.start` leaves open whether a thread has started."""
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGINT) is None:  # None: a handler that Python cannot put back
-        yield
-        return
-    came: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-    if came:
-        signal.raise_signal(signal.SIGINT)
