@@ -12,6 +12,7 @@ from dpeer.cli.click_from_setting import Time
 from dpeer.cli.options import GroupedCommand, GroupedOption, members_option, resume_or_start_option, run_options
 from dpeer.cli.terminal import one_line
 from dpeer.federation.findings import Finding, Findings, Level
+from dpeer.federation.forecast import in_words
 from dpeer.federation.run_settings import FaultSettings
 from dpeer.federation.settings import option_names
 from dpeer.federation.site_check import Asked, check_site
@@ -85,19 +86,18 @@ def check(
         federation, flags, rank, members, resume=resume, resume_or_start=resume_or_start, overwrite=overwrite,
         within=seconds if connect else None, bandwidth=line_rate,
     )  # fmt: skip
-    forecast = check_site(findings, asked, lambda what: click.echo(f"({what} ...)", err=True))
+    figures = check_site(findings, asked, lambda what: click.echo(f"({what} ...)", err=True))
     bad = findings.count(Level.FAIL, *([Level.WARN] if strict else [])) > 0
     if as_json:
         found = [{"check": one.check, "level": one.level.value, "text": one.text} for one in findings.all]
-        plain = None if forecast is None else forecast.as_json()
-        content = {"ok": not bad, "findings": found, "forecast": plain}
+        content = {"ok": not bad, "findings": found, "forecast": figures}
         click.echo(json.dumps(content, indent=1, allow_nan=False))
         return int(bad)
-    if forecast is not None:
+    if figures is not None:
         click.echo("\nWhat will happen:")
-        for subject, words in forecast.lines().items():
+        for subject, words in in_words(figures).items():
             click.echo(f"  {subject:{_WIDTH}}{one_line(words)}")
-        for note in forecast.notes:
+        for note in figures["notes"]:
             click.echo(f"  {'note':{_WIDTH}}{one_line(note)}")
     failed = findings.count(Level.FAIL) > 0
     then = "mend what has failed, and check again" if failed else "it can start, by `dpeer start` with the same options"

@@ -65,6 +65,10 @@ class Findings:
         """Context in which an error is noted as a failed check, which ends with it, and goes no further."""
         return _Guard(self, check)
 
+    def fine(self, *checks: str) -> bool:
+        """Whether nothing of these checks has failed."""
+        return not any(one.check in checks and one.level is Level.FAIL for one in self.all)
+
     def count(self, *levels: Level) -> int:
         """How many findings are of these levels."""
         return sum(one.level in levels for one in self.all)

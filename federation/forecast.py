@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import resource
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from dpeer.federation.build import PeerParts
 from dpeer.federation.config import RunConfig
 from dpeer.peer.core.listed_graph import ListedGraph
 from dpeer.peer.core.wire import federation_id
-from dpeer.results.units import duration, rate, size
+from dpeer.results.units import duration, size
 from dpeer.training import TorchLearner
 
 TRAINS = 3.0
@@ -33,95 +31,42 @@ _FIXED = 100_000
 _LINES = 2000
 """Bytes of files of a round beside the checkpoint: a line of metrics.jsonl, and lines of the log."""
 
-_SHOWN = (10e6, 100e6)
-"""Rates of lines, in bits per second, that are shown where the user states none."""
-
 _GRAPH_ROUNDS = 64
 """Of a graph that changes, rounds over which the mean is taken."""
 
 
-@dataclass(frozen=True)
-class Forecast:
-    """What a run will take.
-
-    Attributes:
-        neighbors: The ranks that the peer exchanges bodies with.
-        settings: What the federation's messages carry of its settings, hexadecimal: equal where these are.
-        rounds: The number of rounds.
-        train_seconds: Of a round's local training.
-        evaluate_seconds: Of a round's evaluations, in the mean.
-        steps: The minibatches of a round.
-        timed_steps: How many of them were timed.
-        payload_bytes: Of one body, in a usual round.
-        sent_bytes, received_bytes: Of a round's bodies.
-        memory_bytes: Of the process, with bodies of neighbors.
-        disk_bytes: Of the run's files, at most.
-        training_samples: That the peer learns from.
-        evaluated_samples: That it is measured on.
-        exchange_seconds: For which a round's bodies travel at the stated bandwidth; None without one.
-        waits_seconds: Of them, in which the peer does nothing else; 0 without a bandwidth.
-        privacy: What privacy promises after the run, in a line; None without privacy.
-        notes: The other lines that the start would print.
-    """
-
-    neighbors: tuple[int, ...]
-    settings: str
-    rounds: int
-    train_seconds: float
-    evaluate_seconds: float
-    steps: int
-    timed_steps: int
-    payload_bytes: int
-    sent_bytes: int
-    received_bytes: int
-    memory_bytes: int
-    disk_bytes: int
-    training_samples: int
-    evaluated_samples: int
-    exchange_seconds: float | None
-    waits_seconds: float
-    privacy: str | None
-    notes: tuple[str, ...]
-
-    @property
-    def round_seconds(self) -> float:
-        """The seconds of a round on this host; without the line where no bandwidth is stated."""
-        return self.train_seconds + self.evaluate_seconds + self.waits_seconds
-
-    def as_json(self) -> dict[str, Any]:
-        """The figures as plain JSON values."""
-        return dataclasses.asdict(self) | {"round_seconds": self.round_seconds}
-
-    def lines(self) -> Mapping[str, str]:
-        """The forecast in words, by subject."""
-        ranks = ", ".join(map(str, self.neighbors))
-        many = "" if len(self.neighbors) == 1 else "s"
-        train, evaluate = duration(self.train_seconds), duration(self.evaluate_seconds)
-        waits = "" if self.exchange_seconds is None else f", {duration(self.waits_seconds)} of waiting for the line"
-        found = {
-            "neighbors": f"rank{many} {ranks}" if self.neighbors else "none: nothing is sent",
-            "settings": f"{self.settings[:16]}: the same 16 digits at every site whose settings fit",
-            "a round": f"about {duration(self.round_seconds)} if no neighbor is slower: {train} of training "
-            f"({self.timed_steps:,} of {self.steps:,} minibatches timed), {evaluate} of evaluation{waits}",
-            "the run": f"{self.rounds:,} rounds, about {duration(self.rounds * self.round_seconds)} at this pace",
-        }
-        if self.neighbors:
-            found["bytes"] = (
-                f"{size(self.sent_bytes)} out and {size(self.received_bytes)} in a round ({size(self.payload_bytes)} a "
-                f"body), {size(self.rounds * self.sent_bytes)} and {size(self.rounds * self.received_bytes)} in all"
-            )
-            bits = 8 * max(self.sent_bytes, self.received_bytes)
-            times = ", ".join(f"{duration(bits / one)} at {rate(one)}" for one in _SHOWN) + " (--bandwidth for yours)"
-            if self.exchange_seconds is not None:
-                times = f"{duration(self.exchange_seconds)} at this bandwidth"
-            found["line"] = f"a round's bodies take {times}; a connection that breaks more often delivers none"
-        found["epsilon"] = self.privacy or "not counted: --privacy is none (docs/privacy.md)"
-        return found
+def in_words(figures: Mapping[str, Any]) -> dict[str, str]:
+    """A forecast in words, by subject."""
+    ranks = ", ".join(map(str, figures["neighbors"]))
+    many = "" if len(figures["neighbors"]) == 1 else "s"
+    rounds, seconds, sent, received = (
+        figures[name] for name in ("rounds", "round_seconds", "sent_bytes", "received_bytes")
+    )
+    train, evaluate = duration(figures["train_seconds"]), duration(figures["evaluate_seconds"])
+    found = {
+        "neighbors": f"rank{many} {ranks}" if ranks else "none: nothing is sent",
+        "settings": f"{figures['settings'][:16]}: the same 16 digits at every site whose settings fit",
+        "a round": f"about {duration(seconds)} if no neighbor is slower: {train} of training "
+        f"({figures['timed_steps']:,} of {figures['steps']:,} minibatches timed), {evaluate} of evaluation",
+        "the run": f"{rounds:,} rounds, about {duration(rounds * seconds)} at this pace",
+    }
+    if ranks:
+        found["bytes"] = (
+            f"{size(sent)} out and {size(received)} in a round ({size(figures['payload_bytes'])} a body), "
+            f"{size(rounds * sent)} and {size(rounds * received)} in all"
+        )
+    if ranks and (exchange := figures["exchange_seconds"]) is not None:
+        found["line"] = (
+            f"a round's bodies take {duration(exchange)} at this bandwidth; a connection that breaks more often "
+            "delivers none"
+        )
+    found["epsilon"] = figures["privacy"] or "not counted: --privacy is none (docs/privacy.md)"
+    return found
 
 
 def forecast(
     config: RunConfig, parts: PeerParts, scratch: Path, graph: ListedGraph | None, bandwidth: float | None
-) -> Forecast:
+) -> dict[str, Any]:
     """Time a peer's training and evaluation, and measure its memory and checkpoint.
 
     Args:
@@ -130,6 +75,12 @@ def forecast(
         scratch: An empty folder for a copy of a checkpoint.
         graph: The graph on which bodies are exchanged; None where it is not known, or nothing is sent.
         bandwidth: Of the line, in bits per second, each way; None for a forecast without it.
+
+    Returns:
+        The figures by name, plain JSON values: seconds and bytes of a round, `memory_bytes` of the process, at most
+        `disk_bytes` of its files; `exchange_seconds`, for which a round's bodies travel, is None without a bandwidth.
+        `settings` is equal where those are that peers compare; `privacy` is the guarantee in a line, None without, and
+        `notes` are the other lines of the start.
 
     Raises:
         TaskError: The task's model, loss, metrics or data raised.
@@ -148,27 +99,24 @@ def forecast(
     sent, received = (0.0, 0.0) if graph is None else _edges(graph, config.rank, how.rounds)
     payload = learner.about.payload_bytes
     train_seconds = train_seconds * asked / taken if taken else 0.0
-    exchange = None if bandwidth is None else 8 * payload * max(sent, received) / bandwidth
-    return Forecast(
-        neighbors=() if graph is None else graph.connections(config.rank),
-        settings=federation_id(parts.fingerprint).hex(),
-        rounds=how.rounds,
-        train_seconds=train_seconds,
-        evaluate_seconds=evaluate_seconds,
-        steps=asked,
-        timed_steps=taken,
-        payload_bytes=payload,
-        sent_bytes=round(payload * sent),
-        received_bytes=round(payload * received),
-        memory_bytes=_memory() + round(payload * (2 * received + 2)),
-        disk_bytes=_COPIES * copy + _FIXED + _LINES * how.rounds,
-        training_samples=learner.about.samples,
-        evaluated_samples=parts.facts["evaluated_samples"],
-        exchange_seconds=exchange,
-        waits_seconds=0.0 if exchange is None else max(0.0, exchange - evaluate_seconds / 2),  # they travel meanwhile
-        privacy=next(iter(parts.promises), None),
-        notes=tuple(note for note in parts.notes if note not in parts.promises[:1]),
-    )
+    return {
+        "neighbors": [] if graph is None else list(graph.connections(config.rank)),
+        "settings": federation_id(parts.fingerprint).hex(),
+        "rounds": how.rounds,
+        "train_seconds": train_seconds,
+        "evaluate_seconds": evaluate_seconds,
+        "round_seconds": train_seconds + evaluate_seconds,
+        "steps": asked,
+        "timed_steps": taken,
+        "payload_bytes": payload,
+        "sent_bytes": round(payload * sent),
+        "received_bytes": round(payload * received),
+        "exchange_seconds": None if bandwidth is None else 8 * payload * max(sent, received) / bandwidth,
+        "memory_bytes": _memory() + round(payload * (2 * received + 2)),
+        "disk_bytes": _COPIES * copy + _FIXED + _LINES * how.rounds,
+        "privacy": next(iter(parts.promises), None),
+        "notes": [note for note in parts.notes if note not in parts.promises[:1]],
+    }
 
 
 def train_for(learner: TorchLearner, seconds: float) -> float:

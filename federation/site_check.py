@@ -12,9 +12,9 @@ from typing import Any
 from dpeer.federation import config, keys, trackers
 from dpeer.federation.addresses import from_file
 from dpeer.federation.control_client import left
-from dpeer.federation.findings import Findings, Level
+from dpeer.federation.findings import Findings
 from dpeer.federation.folders import refuse_faults, refuse_used
-from dpeer.federation.forecast import Forecast, forecast, train_for
+from dpeer.federation.forecast import forecast, train_for
 from dpeer.federation.host_checks import available_memory, check_disk, check_memory, check_writable
 from dpeer.federation.line_check import check_lines
 from dpeer.federation.member_zero import federation_of
@@ -61,7 +61,7 @@ class Asked:
     bandwidth: float | None = None
 
 
-def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: None) -> Forecast | None:
+def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: None) -> dict[str, Any] | None:
     """Look at everything that a start needs, and forecast the run; no body is sent, and nothing is written.
 
     Args:
@@ -70,7 +70,7 @@ def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: 
         doing: Gets what takes long, before it begins.
 
     Returns:
-        None where the peer could not be built.
+        The figures of `forecast`; None where the peer could not be built.
     """
     starting = None
     with findings.of("settings"):
@@ -88,14 +88,18 @@ def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: 
             findings.warn("settings", f"{what}, task {settings.task} among it: name the file by --federation FILE")
         else:
             findings.passed("settings", what)
-    if starting is None or not _check_policy(findings, starting):
+    if starting is None:
+        return None
+    _check_policy(findings, starting)
+    if not findings.fine("policy"):
         return None
     folder = rank_folder(starting.own.out, starting.rank)
     free_memory = available_memory()
-    keyed = _check_key(findings, starting)
-    is_left = _check_output(findings, starting, folder, asked)
-    reachable = _check_addresses(findings, starting, keyed=keyed)
-    if keyed and reachable and is_left:
+    is_left = left(folder)
+    _check_key(findings, starting)
+    _check_output(findings, starting, folder, asked, is_left=is_left)
+    _check_addresses(findings, starting)
+    if findings.fine("key", "proxy", "address") and is_left:
         if asked.within is not None:
             doing(f"dialling neighbors, and waiting for them up to {asked.within:g} s")
         asyncio.run(check_lines(findings, starting, asked.within))
@@ -108,18 +112,15 @@ def check_site(findings: Findings, asked: Asked, doing: Progress = lambda what: 
     return _check_training(findings, starting, folder, asked, free_memory, doing)
 
 
-def _check_policy(findings: Findings, starting: Starting) -> bool:
+def _check_policy(findings: Findings, starting: Starting) -> None:
     """Whether the site's policy allows the start; where it does not, no program of it is imported."""
-    before = findings.count(Level.FAIL)
     with findings.of("policy"):
         for allowed, text in starting.verdicts():
             (findings.passed if allowed else findings.fail)("policy", text)
-    return findings.count(Level.FAIL) == before
 
 
-def _check_key(findings: Findings, starting: Starting) -> bool:
+def _check_key(findings: Findings, starting: Starting) -> None:
     """Whether the peer can prove who it is, where the federation uses keys."""
-    before = findings.count(Level.FAIL)
     with findings.of("key"):
         ring = starting.keyring
         if ring is None and starting.settings.insecure:
@@ -131,43 +132,38 @@ def _check_key(findings: Findings, starting: Starting) -> bool:
         else:
             count = len(ring.listed)
             findings.passed("key", f"the secret is that of {ring.public.hex()[:16]}…, and {count} ranks have keys")
-    return findings.count(Level.FAIL) == before
 
 
-def _check_output(findings: Findings, starting: Starting, folder: Path, asked: Asked) -> bool:
-    """Whether the output folder can be used; returns whether no peer runs in it."""
-    own, before = starting.own, findings.count(Level.FAIL)
-    is_left = left(folder)
+def _check_output(findings: Findings, starting: Starting, folder: Path, asked: Asked, *, is_left: bool) -> None:
+    """Whether the output folder can be used, in which no peer runs where it is left."""
+    own = starting.own
     if not is_left:
         findings.fail("output", f"{str(folder)!r} is in use by a running peer: look at it with dpeer status")
+        return
     with findings.of("output"):
         refuse_used(
             own.out, [starting.rank], resume=starting.resume, overwrite=asked.overwrite,
             size=starting.settings.size,
         )  # fmt: skip
-    if findings.count(Level.FAIL) == before:
         check_writable(findings, own.out, folder)
-    return is_left
 
 
-def _check_addresses(findings: Findings, starting: Starting, *, keyed: bool) -> bool:
+def _check_addresses(findings: Findings, starting: Starting) -> None:
     """Whether the peer has an address to listen at, a proxy to dial through, and a way to each neighbor."""
-    before = findings.count(Level.FAIL)
     with findings.of("proxy"):
         proxy = starting.through.proxy
         findings.passed("proxy", "none: it dials directly" if proxy is None else f"it dials through {proxy}")
-    proxied = findings.count(Level.FAIL) == before
     with findings.of("address"):
+        keyed = findings.fine("key")
         where = starting.listen if keyed else None  # what may be listened at needs the key
         dialled, inward = starting.to_dial, sorted({*starting.neighbors} - {*starting.to_dial})
-        for rank, host in (starting.unresolvable() if proxied else {}).items():
+        for rank, host in (starting.unresolvable() if findings.fine("proxy") else {}).items():
             findings.warn("address", f"rank.{rank}.address: host {host!r} cannot be resolved: look at it, and at DNS")
         apart = "" if from_file(starting.settings) else " (no addresses in the file: all peers on this host)"
         parts = [f"{where or 'dials out only'}{apart}"] if keyed else []
         parts += [f"dials rank {rank} at {address}" for rank, address in dialled.items()]
         parts += [f"is dialled by rank {rank}" for rank in inward]
         findings.passed("address", ", ".join(parts))
-    return findings.count(Level.FAIL) == before
 
 
 def _check_serve(findings: Findings, serve: str) -> None:
@@ -183,7 +179,7 @@ def _check_serve(findings: Findings, serve: str) -> None:
 
 def _check_training(
     findings: Findings, starting: Starting, folder: Path, asked: Asked, free_memory: int | None, doing: Progress
-) -> Forecast | None:
+) -> dict[str, Any] | None:
     """Build the peer in a folder that is thrown away, look at its data, and time it."""
     doing("loading PyTorch, the task and its data")
     import torch  # takes seconds: mistakes above show at once
@@ -193,12 +189,11 @@ def _check_training(
 
     own, rank = starting.own, starting.rank
     torch.set_num_threads(own.threads or share_of_cores(own, own.size))
-    found, parts, resolved = None, None, None
+    found, parts = None, None
     with findings.of("device"):
-        made = config.resolve(own, rank)
-        _check_device(findings, compute_of(made).device, torch)
-        resolved = made
-    if resolved is None:
+        resolved = config.resolve(own, rank)
+        _check_device(findings, compute_of(resolved).device, torch)
+    if not findings.fine("device"):
         return None
     with contextlib.ExitStack() as stack:
         with findings.of("task"):
@@ -219,8 +214,8 @@ def _check_training(
             if own.privacy != "sample":  # there a round's steps are charged together
                 _check_threads(findings, parts.learner, torch)
     if found is not None:
-        check_memory(findings, found.memory_bytes, free_memory)
-        check_disk(findings, folder, found.disk_bytes)
+        check_memory(findings, found["memory_bytes"], free_memory)
+        check_disk(findings, folder, found["disk_bytes"])
     return found
 
 

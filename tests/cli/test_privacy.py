@@ -254,7 +254,7 @@ def test_of_a_federation_file_it_has_the_figures_of_the_start_to_the_last_digit(
     assert {path for path in {*in_tmp_path.rglob("*")} - before if "__pycache__" not in path.parts} == set()
     forecast = check_site(Findings(), Asked(written, {}, "1"))
     assert found["promises"] == parts.promises
-    assert found["promises"][0] == forecast.privacy
+    assert found["promises"][0] == forecast["privacy"]
     assert found["epsilon"] == made.epsilon(session.rounds)
     assert f"epsilon {found['epsilon']:.4g} at" in found["promises"][0]
     assert (found["noise_multiplier"], found["delta"]) == (made.noise_multiplier, made.delta)
