@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dpeer.exceptions import CheckpointError, ConfigurationError, DiskFull, DpeerError, OutputError, not_written
+from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError, OutputError, describe, not_written
 from dpeer.federation.ledger_checks import is_private
 from dpeer.federation.run_settings import RunPart
 from dpeer.peer import checkpoint
@@ -220,22 +221,15 @@ def current_folder() -> Path:
         raise ConfigurationError("the current folder was deleted: change to one that exists (cd)") from error
 
 
-_GOES_ON = "then --resume goes on from the last completed round"
+_GOES_ON = "once that is mended, --resume goes on from the last completed round"
 
-_FULL = "no space is left on its disk, or in its quota; make room"
+_OF_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
+"""Error numbers with which a folder cannot be written."""
 
-_DISK = {
-    errno.ENOSPC: _FULL,
-    errno.EDQUOT: _FULL,
-    errno.EFBIG: "a file is longer than the limit allows (ulimit -f); raise it",
-    errno.EROFS: "its file system is read-only; mount it writable",
-    errno.EIO: "its disk reports an input/output error; check the disk",
-    errno.ESTALE: "its network file system has a stale file handle; mount it again",
-}
-"""By error number, what keeps a folder from being written and what to do."""
-
-_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate memory")
-"""What libraries that raise a RuntimeError of their own say of memory."""
+_OF_LIMITS = (
+    "can't allocate memory", "not enough memory", "out of memory", "Cannot allocate memory", "can't start new thread",
+)  # fmt: skip
+"""What libraries that raise a RuntimeError of their own say of memory and threads."""
 
 
 @contextmanager
@@ -255,38 +249,31 @@ def naming(folder: Path, typed: Path | None = None) -> Iterator[None]:
     try:
         yield
     except DpeerError as error:
-        why = None if error.__cause__ is None else _of_limits(error.__cause__)
-        if why is None:
+        if (cause := error.__cause__) is None or not _of_limits(cause):
             raise
-        raise ConfigurationError(f"{why}, {_GOES_ON} ({str(folder)!r}; {str(error).partition(': ')[0]})") from error
+        where = str(error).partition(": ")[0]
+        raise ConfigurationError(f"{describe(cause)}; {_GOES_ON} ({str(folder)!r}; {where})") from error
     except Exception as error:
-        why = _of_disk(error, folder)
-        if why is not None:
-            kind = DiskFull if why == _FULL else OutputError
-            raise kind(f"{named!r} cannot be written: {why}, {_GOES_ON}") from error
-        why = _of_limits(error)
-        if why is None:
+        number = _number(error)
+        if number in _OF_DISK or (number == errno.ENOENT and not folder.exists()):
+            why = OSError(number, f"{os.strerror(number)}; {_GOES_ON}")
+            raise not_written(repr(named), why) from error
+        if not _of_limits(error):
             raise
-        raise ConfigurationError(f"{why}, {_GOES_ON} ({named!r})") from error
+        raise ConfigurationError(f"{describe(error)}; {_GOES_ON} ({named!r})") from error
 
 
-def _of_disk(error: Exception, folder: Path) -> str | None:
+def _number(error: Exception) -> int:
+    """The system's number of an error; safetensors has an error of its own, with the number in words."""
     if isinstance(error, OSError):
-        if isinstance(error, FileNotFoundError) and not folder.exists():
-            return "the folder was deleted in mid-run; restore it"
-        return _DISK.get(error.errno or 0)
-    # safetensors has an error of its own, with the system's in words.
-    text = str(error)
-    if f"(os error {errno.ENOENT})" in text and not folder.exists():
-        return "the folder was deleted in mid-run; restore it"
-    return next((why for number, why in _DISK.items() if f"(os error {number})" in text), None)
+        return error.errno or 0
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return int(found[1]) if found else 0
 
 
-def _of_limits(error: BaseException) -> str | None:
-    text = str(error)
-    if isinstance(error, RuntimeError) and "can't start new thread" in text:
-        return "the system gives no more threads; raise the limit (ulimit -u, or the container's of processes)"
-    no_memory = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
-    if no_memory or (isinstance(error, RuntimeError) and any(words in text for words in _MEMORY)):
-        return "no memory is left; raise the limit (ulimit -v, or the container's), or lower --batch-size"
-    return None
+def _of_limits(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(words in str(error) for words in _OF_LIMITS)
+    )

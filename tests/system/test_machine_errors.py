@@ -88,9 +88,9 @@ def failing(task, schedule, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("how", "message", "rounds"),
     [
-        ("long", "a file is longer than the limit allows (ulimit -f); raise it", {1}),
-        ("memory", "no memory is left; raise the limit (ulimit -v", {1, 2}),  # it comes while the second round trains
-        ("threads", "the system gives no more threads; raise the limit (ulimit -u", {1}),
+        ("long", "cannot be written: File too large", {1}),
+        ("memory", "allocate memory", {1, 2}),  # it comes while the second round trains
+        ("threads", "can't start new thread", {1}),
     ],
 )
 def test_a_limit_of_the_system_ends_a_peer_that_can_be_resumed(
@@ -109,7 +109,7 @@ def test_a_limit_of_the_system_ends_a_peer_that_can_be_resumed(
     last = ended.output.splitlines()[-1]
     assert last.startswith("dpeer: ")
     assert message in last
-    assert "then --resume goes on from the last completed round" in last
+    assert "once that is mended, --resume goes on from the last completed round" in last
     if how == "long":
         assert "model, card and summary cannot all be written" in ended.output
     found = checkpoint.latest(folder / checkpoint.FOLDER)
