@@ -228,8 +228,7 @@ async def _serve(
     parts = await worker.run(build, config, resume=resume, home=home, given=given)
     forget()
     freeze_heap()
-    for line in await worker.run(save_data_files, out, parts.partition, parts.preparation, resume=resume):
-        log.warning("file-made-again", message=line)
+    await worker.run(save_data_files, out, parts.partition, parts.preparation, resume=resume)
     for note in parts.notes:
         log.info("note", message=note)
     report({"kind": "notes", "notes": parts.notes})

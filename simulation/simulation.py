@@ -183,8 +183,7 @@ class Simulation:
         out = rank_folder(self._out, rank)
         assembled = worker.run(build, config, resume=resume, process=self._compared, home=self._home)
         parts = await blaming(rank, assembled)
-        for line in await worker.run(save_data_files, out, parts.partition, parts.preparation, resume=resume):
-            log.warning("file-made-again", message=line)
+        await worker.run(save_data_files, out, parts.partition, parts.preparation, resume=resume)
         for note in parts.notes:
             log.info("note", message=note)
         if rank == 0:

@@ -236,4 +236,4 @@ def test_a_resumed_run_must_prepare_alike(proposed: Any, dpeer: Command, in_tmp_
     assert simulate(dpeer, *shared, "--rounds", 2).code == 0
     ended = simulate(dpeer, *shared, "--rounds", 3, "--no-standardize")
     assert ended.code == 2
-    assert "preparation.json' is another preparation than this run would use" in ended.err
+    assert "rows become inputs in another way (the schema, --standardize, the file?)" in ended.err
