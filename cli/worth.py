@@ -48,8 +48,8 @@ def worth(paths: Sequence[Path], device: str | None, give_away: Path | None, com
     completed. The last lines are those of `dpeer start`, and summary.json gets them, too. With a run's folder in place
     of DIR/rank-R all ranks in it are compared.
 
-    Ctrl-C keeps what is trained; the same command goes on from there. The data and files that the run has read must
-    be where they were, so call it in the same working directory.
+    Ctrl-C keeps what is trained; the same command goes on from there. The run's checkpoint, and the data and files that
+    it has read, must be where they were, so call it in the same working directory.
 
     \b
     Examples:

@@ -272,15 +272,6 @@ def pace_of(config: RunConfig, compute: Compute) -> StepPace | None:
     return StepPace(share_of_cores(config.network, config.graph.size) if config.host.threads is None else None)
 
 
-def learner_by_itself(task: Task, config: RunConfig) -> TorchLearner:
-    """The learner of one peer without a graph, a folder and privacy: nothing of it may leave the peer."""
-    how, compute = config.training, compute_of(config)
-    return build_learner(
-        task, how.algorithm, how, rank=config.rank, seed=how.seed,
-        compute=compute, options=config.options, pace=pace_of(config, compute),
-    )  # fmt: skip
-
-
 def content_of(task: Task, *, private: bool) -> str | None:
     """SHA-256 of all samples; None where they are not dense tensors in memory. It stays in the peer's folder.
 

@@ -49,23 +49,34 @@ def hashes(partition: Mapping[str, Any] | None, preparation: Mapping[str, Any] |
     return {name: one for name, one in found.items() if one is not None}
 
 
+def check_same_data(folder: Path, partition: Mapping[str, Any] | None, preparation: Mapping[str, Any] | None) -> None:
+    """Refuse data that are not those of a rank's checkpoint, if it has one.
+
+    Raises:
+        CheckpointError: They are others.
+    """
+    about = checkpoint.noted(folder).get("about")
+    if about is None:  # none, or a damaged one, which whoever loads it names
+        return
+    before, now = table_or_empty(table_or_empty(about).get("files")), hashes(partition, preparation)
+    for name, change in _CHANGES.items():
+        if before.get(name) != now.get(name):
+            raise CheckpointError(
+                f"{str(folder)!r} holds a run on other data: {change}; use what the run began with, or start over in "
+                "another --out"
+            )
+
+
 def save_data_files(
     folder: Path, partition: Mapping[str, Any] | None, preparation: Mapping[str, Any] | None, *, resume: bool
 ) -> None:
     """Write both files of a rank; None for one that its data do not have.
 
     Raises:
-        CheckpointError: When resuming, one is another than the checkpoint's.
+        CheckpointError: When resuming, the data are others.
     """
-    about = checkpoint.noted(folder).get("about") if resume else None  # of a damaged one whoever loads it says so
-    if about is not None:
-        before, now = table_or_empty(table_or_empty(about).get("files")), hashes(partition, preparation)
-        for name, change in _CHANGES.items():
-            if before.get(name) != now.get(name):
-                raise CheckpointError(
-                    f"{str(folder)!r} holds a run on other data: {change}; use what the run began with, or start over "
-                    "in another --out"
-                )
+    if resume:
+        check_same_data(folder, partition, preparation)
     for name, content in ((PARTITION, partition), (PREPARATION, preparation)):
         (folder / name).unlink(missing_ok=True)
         if content is not None:

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
-
-import torch
-from torch import nn
+from typing import Any
 
 import dpeer
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError, not_written
-from dpeer.federation.baseline.comparison import compared_with, figures_of, write_comparison
-from dpeer.federation.baseline.training import STOPPED, BaselineTraining, baseline_training, copy_for_baseline
-from dpeer.federation.build import content_of, learner_by_itself, task_of
-from dpeer.federation.config import RunConfig, resolve
-from dpeer.federation.data_files import partition_of
+from dpeer.federation.baseline.comparison import conclude_comparison
+from dpeer.federation.baseline.training import STOPPED
+from dpeer.federation.build import PeerParts
+from dpeer.federation.data_files import check_same_data
 from dpeer.federation.folders import naming
-from dpeer.federation.load_model import load_model
+from dpeer.federation.from_checkpoint import saved_peer
 from dpeer.federation.rank_lock import held
-from dpeer.federation.settings import Settings
 from dpeer.federation.summary import renew
 from dpeer.peer import checkpoint
 from dpeer.peer.core.wire import federation_id
 from dpeer.peer.member_files import read_lists
-from dpeer.privacy.ledger import FOLDER, current
 from dpeer.results.effect import FEWEST_ROWS, Effect, effect_of
-from dpeer.results.files import MODEL, SUMMARY, read_rows, write_json, write_rows
+from dpeer.results.files import MODEL, SUMMARY, write_json
 from dpeer.results.run_folders import read_object, read_peer_summary
 from dpeer.results.sites import Site
 from dpeer.results.summaries import PeerSummary
-from dpeer.training import Task, class_counts
-from dpeer.training.selection import ModelSelection
 
 _FINISHED = ("done", "left-behind")
 """The states of runs whose models were fine-tuned at home after the last round."""
@@ -62,15 +52,17 @@ def compare_after_run(
 
     Raises:
         ConfigurationError: No run has ended, or nothing can be compared.
-        CheckpointError: The data or the files are not those of the run.
+        CheckpointError: It has no checkpoint, or the data or files are not those of the run.
         OutputError: The peer is running.
         TaskError: The task cannot be loaded, or its code raised.
     """
-    summary = _summary(folder)
     with naming(folder), held(folder):
-        found = _found(folder, summary, stopped, tell, device)
+        summary = _summary(folder)
+        known = effect_of(summary.get("worth"))
+        if known is None or known.verdict is None:
+            known = _compared(folder, summary, stopped, tell, device)
     renew(folder.parent)
-    return found
+    return known
 
 
 def has_shared_rows(folder: Path) -> bool:
@@ -144,124 +136,58 @@ def _summary(folder: Path) -> dict[str, Any]:
         raise ConfigurationError(f"{str(folder)!r} has no model of a completed round: go on with --resume")
     if peer.diverged:
         raise ConfigurationError(f"{str(folder)!r}: training has diverged, so nothing can be compared")
+    if content.get("rounds_mixed") == 0:
+        raise ConfigurationError(
+            f"{str(folder)!r}: in no round was a neighbor's body mixed, so federating cannot have changed anything"
+        )
     return content
 
 
-def _found(
+def _compared(
     folder: Path,
     summary: Mapping[str, Any],
     stopped: Callable[[], bool],
     tell: Callable[[str], None],
     device: str | None,
 ) -> Effect | None:
-    known = effect_of(summary.get("worth"))
-    if known is not None and known.verdict is not None:
-        return known
-    rounds = int(summary["completed_rounds"])
-    config = _config(folder, summary, device)
-    if config.host.threads is not None:
-        torch.set_num_threads(config.host.threads)
-    task = task_of(config)
-    _check_data(folder, task, config, summary)
-    beside = _beside(folder, task, config, rounds, finished=summary["status"] in _FINISHED)
-    if beside.baseline is not None and rounds < config.training.rounds:
-        tell(f"the run ended after {rounds} of {config.training.rounds} rounds: these are compared")
-    beside.finish(stopped, tell)
-    if beside.why == STOPPED:
-        done = beside.baseline.completed if beside.baseline is not None else 0
-        tell(f"stopped after {done} of {rounds} rounds of local-only training; the same command goes on")
-        return None
-    if beside.why is not None or beside.baseline is None:
-        raise TaskError(f"{str(folder)!r}: no comparison: {beside.why}")
-    entry, values = _joined(folder, task, config.run.evaluate_on, summary, beside)
-    entry |= compared_with(beside, str(entry["measure"]), values)
-    compute = beside.baseline.learner.about.compute
-
-    def federated() -> AbstractContextManager[nn.Module]:
-        return nullcontext(load_model(folder).module.to(compute.device))
-
-    write_comparison(folder, summary, entry, federated, beside.baseline, summary)
-    return effect_of(read_object(folder / SUMMARY).get("worth"))
-
-
-def _config(folder: Path, summary: Mapping[str, Any], device: str | None) -> RunConfig:
-    """The configuration that the peer has used."""
-    try:
-        settings = Settings.model_validate({**summary["settings"], "alone": "always"})
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{str(folder / SUMMARY)!r} has settings of another version: {error}") from error
-    if summary.get("rounds_mixed") == 0:
+    peer = saved_peer(folder, tell, alone="always", **({} if device is None else {"device": device}))
+    if peer.config.facts.shares == "nothing":
         raise ConfigurationError(
-            f"{str(folder)!r}: in no round was a neighbor's body mixed, so federating cannot have changed anything"
+            f"{str(folder)!r}: with --algorithm {peer.config.training.algorithm} nothing was shared, so nothing can be "
+            "compared"
         )
-    used = settings if device is None else settings.model_copy(update={"device": device})
-    config = resolve(used, int(summary["rank"]))
-    if config.facts.shares == "nothing":
-        raise ConfigurationError(
-            f"{str(folder)!r}: with --algorithm {settings.algorithm} nothing was shared, so nothing can be compared"
-        )
-    return config
-
-
-def _check_data(folder: Path, task: Task, config: RunConfig, summary: Mapping[str, Any]) -> None:
-    """Refuse data that are not those of the run."""
-    released = current(folder / FOLDER)
-    content = content_of(task, private=config.privacy.privacy != "none")
-    there: list[tuple[Any, Any]] = []
-    if None not in (released.data, content):
-        there.append((released.data, content))
-    before = read_object(folder / "partition.json").get("sha256")
-    if before is not None and task.indices is not None:
-        places = {name: index.tolist() for name, index in task.indices.items()}
-        there.append((before, partition_of(config.data.task, None, places, None)["sha256"]))
-    on = summary["settings"].get("evaluate_on", "test")
-    there += [
-        (summary.get("evaluated_samples"), len(getattr(task, on))),
-        (summary.get("class_counts"), class_counts(task, "train")),
-        (summary.get("evaluated_class_counts"), class_counts(task, on)),
-    ]
-    if any(before != now for before, now in there):
-        raise CheckpointError(
-            f"{str(folder)!r}: the data of task {summary['settings'].get('task')!r} have changed since the run: a "
-            "comparison needs the files that it has read"
-        )
-
-
-def _beside(folder: Path, task: Task, config: RunConfig, rounds: int, *, finished: bool) -> BaselineTraining:
-    """The peer's baseline, as far as it is trained already."""
-    copied = copy_for_baseline(task, config.run.alone, "")
-    learner = learner_by_itself(task, config)
-    keep: Literal["last", "best"] = "last" if config.run.keep == "last" else "best"
-    beside = baseline_training(config, copied, learner, keep=keep, folder=folder, resume=True, later=True)
+    _check_data(folder, peer.parts, summary)
+    learner, beside = peer.parts.learner, peer.parts.baseline
     assert beside is not None, "asked for"
-    beside.end(rounds, finished=finished)
-    return beside
+    if peer.completed < peer.rounds:
+        tell(f"the run ended after {peer.completed} of {peer.rounds} rounds: these are compared")
+    if summary["status"] == "left-behind":
+        learner.fine_tune(peer.completed - 1)  # as when it ended, after its checkpoint
+    beside.end(peer.completed, finished=summary["status"] in _FINISHED)
+    conclude_comparison(folder, learner, beside, summary, stopped, tell, diverged=False)
+    if beside.why == STOPPED:
+        done = 0 if beside.baseline is None else beside.baseline.completed
+        tell(f"stopped after {done} of {peer.completed} rounds of local-only training; the same command goes on")
+        return None
+    found = effect_of(read_object(folder / SUMMARY).get("worth"))
+    if found is None or found.verdict is None:
+        raise TaskError(f"{str(folder)!r}: no comparison: {found.why if found else beside.why}")
+    return found
 
 
-def _joined(
-    folder: Path,
-    task: Task,
-    on: Literal["test", "validation"],
-    summary: Mapping[str, Any],
-    beside: BaselineTraining,
-) -> tuple[dict[str, Any], Sequence[float]]:
-    """The entry as the run has left it, and the figure of each row of the model that it has kept.
+def _check_data(folder: Path, parts: PeerParts, summary: Mapping[str, Any]) -> None:
+    """Refuse data that are not those of the run; of some only these numbers are known.
 
-    A run that was stopped has measured nothing row by row: that is done here.
+    Raises:
+        CheckpointError: They are others.
     """
-    known, rows = summary.get("worth") or {}, read_rows(folder)
-    if rows is not None and known.get("measure") == rows[0]:
-        return {**known, "why": None}, rows[1]
-    module = load_model(folder).module
-    assert beside.baseline is not None, "trained"
-    compute = beside.baseline.learner.about.compute
-    module.to(compute.device)
-    found, own = ModelSelection(replace(task, model=module, lora=None), "last", on, compute).rows()
-    if own is None:
-        raise TaskError(f"{str(folder)!r}: the task's figures are no means over its rows, which a comparison needs")
-    write_rows(folder, own.measure, own.values)
-    entry = figures_of(found, own, summary, beside.baseline.learner.constant_loss)
-    return entry | {"on": on, "rounds_mixed": summary.get("rounds_mixed")}, own.values
+    check_same_data(folder, parts.partition, parts.preparation)
+    numbers = ("evaluated_samples", "class_counts", "evaluated_class_counts")
+    if any(summary.get(name) != parts.facts[name] for name in numbers):
+        raise CheckpointError(
+            f"{str(folder)!r}: the data of task {parts.facts['task']!r} have changed since the run: a comparison needs "
+            "the files that it has read"
+        )
 
 
 def _federation(folder: Path) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpeer.federation.baseline.model_choice import UNFINISHED, Federated, keep_one
+from dpeer.federation.baseline.model_choice import UNFINISHED, keep_one
 from dpeer.results.effect import NOTHING_RECEIVED, as_entry, majority_accuracy
 from dpeer.results.effect_statistics import find_gain
 from dpeer.results.files import ROWS, SUMMARY, write_json, write_rows
@@ -15,7 +15,6 @@ from dpeer.results.run_folders import read_object
 if TYPE_CHECKING:
     from dpeer.federation.baseline.training import BaselineTraining
     from dpeer.training import Evaluation, TorchLearner
-    from dpeer.training.local_baseline import LocalBaseline
     from dpeer.training.per_row_metrics import Rows
 
 
@@ -58,43 +57,20 @@ def conclude_comparison(
     (folder / ROWS).unlink(missing_ok=True)
     if rows is not None:
         write_rows(folder, rows.measure, rows.values)
-    entry = {"on": on, "rounds_mixed": summary.get("rounds_mixed"), "validation_loss": learner.figures.best_loss}
+    entry: dict[str, Any] = {
+        "on": on,
+        "rounds_mixed": summary.get("rounds_mixed"),
+        "validation_loss": learner.figures.best_loss,
+    }
     entry |= _compared(found, rows, learner, beside, facts, diverged=diverged)
-    compared = not diverged and beside is not None and beside.why is None
-    baseline = beside.baseline if beside is not None and compared else None
-    write_comparison(folder, summary, entry, learner.kept, baseline, facts)
-
-
-def write_comparison(
-    folder: Path,
-    summary: Mapping[str, Any],
-    entry: Mapping[str, Any],
-    federated: Federated,
-    baseline: LocalBaseline | None,
-    facts: Mapping[str, Any],
-) -> None:
-    """Write the comparison into a rank's summary, and keep the better model if validation data have chosen both rounds.
-
-    Args:
-        folder: The rank's folder.
-        summary: Its summary so far.
-        entry: What was found of both models.
-        federated: The federated model.
-        baseline: The local-only model, trained to its end; None without one.
-        facts: The entries of the summary on the run, besides its results.
-
-    Raises:
-        TaskError: The task's model, loss, metrics or data raised.
-        OSError: The folder cannot be written.
-    """
-    written, found = dict(summary), dict(entry)
-    if baseline is not None:
-        more, kept = keep_one(folder, summary, federated, found.get("validation_loss"), baseline, facts)
-        found, written = found | more, written | kept
+    written = dict(summary)
+    if not diverged and beside is not None and beside.why is None and beside.baseline is not None:
+        more, kept = keep_one(folder, summary, learner.kept, entry.get("validation_loss"), beside.baseline, facts)
+        entry, written = entry | more, written | kept
     elif facts["settings"]["keep"] == "blend":
-        found["no_blend"] = UNFINISHED
-    accuracy = found.get("alone") if found.get("measure") == "accuracy" else None
-    write_json(folder / SUMMARY, {**written, "accuracy_alone": accuracy, "worth": as_entry(**found)})
+        entry["no_blend"] = UNFINISHED
+    accuracy = entry.get("alone") if entry.get("measure") == "accuracy" else None
+    write_json(folder / SUMMARY, {**written, "accuracy_alone": accuracy, "worth": as_entry(**entry)})
 
 
 def _compared(
@@ -108,30 +84,16 @@ def _compared(
 ) -> dict[str, Any]:
     if diverged or rows is None:
         return {"why": "training has diverged" if diverged else "the task's figures are no means over its rows"}
-    own = figures_of(found, rows, facts, learner.constant_loss)
-    return own if beside is None else own | compared_with(beside, rows.measure, rows.values)
-
-
-def figures_of(
-    found: Evaluation, rows: Rows, facts: Mapping[str, Any], constant_loss: Callable[[], float | None]
-) -> dict[str, Any]:
-    """The part of an entry `worth` that is about the kept model.
-
-    Args:
-        found: Its figures.
-        rows: The same of each row.
-        facts: The entries of the summary on the run.
-        constant_loss: Computes the loss of a constant answer, where rows are neither right nor wrong.
-    """
     counts = facts.get("class_counts"), facts.get("evaluated_class_counts")
-    constant = majority_accuracy(*counts) if rows.measure == "accuracy" else constant_loss()
-    return {
+    constant = majority_accuracy(*counts) if rows.measure == "accuracy" else learner.constant_loss()
+    own = {
         "measure": rows.measure, "rows": len(rows.values), "joined": getattr(found, rows.measure),
         "constant": constant, "auroc": rows.auroc,
     }  # fmt: skip
+    return own if beside is None else own | _compared_with(beside, rows.measure, rows.values)
 
 
-def compared_with(beside: BaselineTraining, measure: str, joined: Sequence[float]) -> dict[str, Any]:
+def _compared_with(beside: BaselineTraining, measure: str, joined: Sequence[float]) -> dict[str, Any]:
     """The part of an entry `worth` that is about the baseline.
 
     Args:

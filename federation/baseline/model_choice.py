@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dpeer.training.local_baseline import LocalBaseline
 
 Federated = Callable[[], AbstractContextManager["nn.Module"]]
-"""Opens the federated model, on the device of the baseline's."""
+"""Opens the federated model."""
 
 Entries = dict[str, Any]
 

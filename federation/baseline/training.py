@@ -98,7 +98,6 @@ class BaselineTraining:
         mode: "auto": as `FREE_SECONDS` and `SHARE` allow; "always": to the end.
         process: What decides for all peers of this process; None for a peer in a process of its own.
         folder: Where the state is kept until all is trained; what is there goes on. None to keep none.
-        save_every: Seconds after which the state is saved again.
 
     Attributes:
         baseline: See above.
@@ -113,11 +112,10 @@ class BaselineTraining:
         mode: str = "auto",
         process: AllOrNone | None = None,
         folder: Path | None = None,
-        save_every: float = _SAVE_EVERY,
     ) -> None:
         self.baseline, self.why = baseline, why
         self._always, self._process = mode == "always", process
-        self._folder, self._save_every = folder, save_every
+        self._folder = folder
         self._began = self._saved = time.monotonic()
         self._ended: float | None = None
 
@@ -217,7 +215,7 @@ class BaselineTraining:
     def _save(self, baseline: LocalBaseline) -> None:
         """Save the state after a round, if some time has gone by."""
         now = time.monotonic()
-        if self._folder is None or baseline.done or now - self._saved < self._save_every:
+        if self._folder is None or baseline.done or now - self._saved < _SAVE_EVERY:
             return
         self._saved = now
         draft, final = self._folder / ".tmp", self._folder / f"round-{baseline.completed - 1:08d}"
@@ -253,7 +251,6 @@ def baseline_training(
     folder: Path,
     resume: bool = False,
     process: AllOrNone | None = None,
-    later: bool = False,
 ) -> BaselineTraining | None:
     """The baseline that is trained after a peer's rounds, as its settings have it.
 
@@ -265,7 +262,6 @@ def baseline_training(
         folder: The rank's folder.
         resume: Whether the peer goes on with an earlier run, and so with what that has saved.
         process: What decides for all peers of this process; None for a peer in a process of its own.
-        later: Whether the run has ended long ago: each round is saved then.
     """
     if copied is None or not resume:
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
@@ -285,10 +281,7 @@ def baseline_training(
         keep=keep, evaluate_on=run.evaluate_on, evaluate_every=run.evaluate_every,
         compute=learner.about.compute,
     )  # fmt: skip
-    return BaselineTraining(
-        made, mode=run.alone, process=process, folder=folder / FOLDER,
-        save_every=0.0 if later else _SAVE_EVERY,
-    )  # fmt: skip
+    return BaselineTraining(made, mode=run.alone, process=process, folder=folder / FOLDER)
 
 
 def local_settings(settings: Settings) -> Settings:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dpeer.federation.baseline import training
 from dpeer.training.local_baseline import LocalBaseline
 
 SMALL = ("--size", 2, "--rounds", 1, "--task", "mine.py:task", "--topology", "ring")
@@ -158,6 +159,7 @@ def test_ctrl_c_stops_a_comparison_and_the_same_command_goes_on(
         return train_round(baseline, enough)
 
     monkeypatch.setattr(LocalBaseline, "train_round", interrupted)
+    monkeypatch.setattr(training, "_SAVE_EVERY", 0.0)
     first = dpeer("worth", "dpeer-run/rank-1")
     assert first.code == 0
     message = (first.out + first.err).splitlines()[-1]

@@ -78,7 +78,7 @@ def test_killed_and_left_behind_a_peer_leaves_its_model_and_those_that_are_done_
     assert (folder / "metrics.jsonl").read_bytes() == lines
     again = dpeer("model", folder)
     assert again.code == 2
-    assert "is a model of 3 rounds, the checkpoint is of 3: give --overwrite to replace it" in again.err
+    assert "model.safetensors' exists: give --overwrite to replace it" in again.err
     assert dpeer("model", folder, "--overwrite").code == 0
     assert (folder / "model.safetensors").read_bytes() == other.read_bytes()
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError
+from dpeer.federation.baseline import training
 from dpeer.federation.baseline.after_run import compare_after_run, give_away
+from dpeer.federation.from_checkpoint import saved_peer
 from dpeer.federation.rank_lock import held
 from dpeer.federation.run import Runner, drive_by_signals
 from dpeer.federation.settings import Settings
@@ -151,11 +153,12 @@ def test_it_is_the_one_that_the_run_would_have_made(run: Callable[..., Path], op
 
 
 def test_what_is_stopped_goes_on_from_the_last_round(run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "_SAVE_EVERY", 0.0)
     expected, out = run("beside", alone="always"), run("later") / "rank-1"
     lines: list[str] = []
     assert compare_after_run(out, lambda: (out / "alone" / "round-00000001").exists(), lines.append) is None
     assert lines[-1] == "stopped after 2 of 4 rounds of local-only training; the same command goes on"
-    assert summary(out)["worth"]["alone"] is None
+    assert summary(out)["worth"]["verdict"] is None
     begun: list[int] = []
     train_round = LocalBaseline.train_round
 
@@ -173,19 +176,46 @@ def test_what_is_stopped_goes_on_from_the_last_round(run: Callable[..., Path], m
 def test_a_run_that_ended_early_is_compared_over_its_completed_rounds(run: Callable[..., Path]) -> None:
     stopping = Stopping(3)
     out = run("early", stopping.drive, stopping, rounds=50, keep="best") / "rank-0"
-    rounds = summary(out)["completed_rounds"]
-    assert summary(out)["status"] == "stopped"
+    ended = summary(out)
+    rounds = ended["completed_rounds"]
+    assert ended["status"] == "stopped"
     assert 3 <= rounds < 50
     lines: list[str] = []
     found = compare_after_run(out, tell=lines.append)
     assert lines[0] == f"the run ended after {rounds} of 50 rounds: these are compared"
     assert (found.rounds, found.planned, found.rows) == (rounds, rounds, 30)
-    assert found.joined == summary(out)["accuracy"]
+    assert found.joined == ended["accuracy"]
+    assert summary(out)["kept_point"] == ("alone" if found.kept == "alone" else ended["kept_point"])
     assert found.constant is not None
     assert found.verdict is not None
     # dfedsmdc: five epochs of two gradients, and one of the head.
     other = run("local", algorithm="local", body_epochs=11, rounds=rounds, finish="none", keep="best") / "rank-0"
     assert found.alone == summary(other)["accuracy"]
+
+
+def test_a_peer_that_was_left_behind_is_compared_with_its_model_as_it_was_finished_at_home(
+    run: Callable[..., Path],
+) -> None:
+    stopping = Stopping(3)
+    out = run("early", stopping.drive, stopping, rounds=50, finish="head:2", body_lr=0.01) / "rank-0"
+    saved_peer(out, lambda line: None).files.conclude("left-behind")
+    finished = summary(out)
+    assert finished["accuracy_finished"] is not None
+    model = (out / "model.safetensors").read_bytes()
+    found = compare_after_run(out)
+    assert found.joined == finished["accuracy_finished"]
+    other = saved_peer(out, lambda line: None)
+    other.parts.learner.fine_tune(other.completed - 1)
+    other.parts.learner.write_model(out / "again")
+    assert (out / "again").read_bytes() == model
+
+
+def test_a_private_run_is_compared_without_a_release(run: Callable[..., Path]) -> None:
+    out = run("private", privacy="client", noise_multiplier=2.0, rounds=2) / "rank-0"
+    ledger = {path: path.read_bytes() for path in (out / "privacy").iterdir()}
+    found = compare_after_run(out)
+    assert (found.joined, found.rounds) == (summary(out)["accuracy"], 2)
+    assert {path: path.read_bytes() for path in (out / "privacy").iterdir()} == ledger
 
 
 def test_what_is_no_run_that_has_ended_is_told(ended: Path) -> None:
@@ -205,7 +235,6 @@ def test_what_is_no_run_that_has_ended_is_told(ended: Path) -> None:
     [
         ({"diverged": True}, "training has diverged"),
         ({"rounds_mixed": 0}, "in no round was a neighbor's body mixed"),
-        ({"settings": {"task": "mine.py:task", "size": "two"}}, "has settings of another version"),
     ],
 )
 def test_a_run_of_which_nothing_can_be_told_says_why(ended: Path, changes: dict[str, Any], told: str) -> None:

@@ -222,14 +222,6 @@ def test_what_was_trained_is_saved_now_and_then_and_goes_on_later(clock: Clock, 
     assert not folder.exists()
 
 
-def test_what_is_trained_later_is_saved_after_every_round(clock: Clock, tmp_path: Path) -> None:
-    folder, copy = tmp_path / "alone", Copy(clock)
-    later = BaselineTraining(copy, mode="always", folder=folder, save_every=0.0)
-    later.finish(lambda: copy.made == 25, lambda line: None)
-    assert copy.saved == [1, 2]
-    assert [path.name for path in folder.iterdir()] == ["round-00000001"]
-
-
 def test_a_state_beyond_the_rounds_of_a_run_that_ended_early_is_not_taken_up(clock: Clock, tmp_path: Path) -> None:
     kept(tmp_path, 3, "30")
     copy = Copy(clock, rounds=2)
