@@ -16,7 +16,7 @@ from dpeer.exceptions import OutputError
     "--output", type=click.Path(path_type=Path), metavar="FILE",
     help="Where the model goes, with its card (.json) beside it.  [default: DIR/rank-R/model.safetensors]",
 )  # fmt: skip
-@click.option("--overwrite", is_flag=True, help="Replace a model that is there.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing model.")
 def model(folder: Path, output: Path | None, overwrite: bool) -> None:
     """Make the model of a peer that was killed, or lost its power, from its last checkpoint.
 

@@ -56,7 +56,7 @@ def check_same_data(folder: Path, partition: Mapping[str, Any] | None, preparati
         CheckpointError: They are others.
     """
     about = checkpoint.noted(folder).get("about")
-    if about is None:  # none, or a damaged one, which whoever loads it names
+    if about is None:  # none, or a damaged one, which its reader names
         return
     before, now = table_or_empty(table_or_empty(about).get("files")), hashes(partition, preparation)
     for name, change in _CHANGES.items():

@@ -122,7 +122,7 @@ def make_model(
         folder: The rank's folder, or a run folder with one rank.
         output: Where the model goes, and its card beside it; the rank's folder then stays as it is. None for the
             rank's folder.
-        overwrite: Whether a model that is there is replaced.
+        overwrite: Whether an existing model is replaced.
         say: Gets a line about what is damaged and not needed.
 
     Raises:
