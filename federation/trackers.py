@@ -46,6 +46,9 @@ _PATIENCE = 15.0
 _UNFIT = re.compile(r"[^\w\-. :/]")
 """What MLflow has in no metric's name."""
 
+_LONGEST = 250
+"""The most characters of a metric's name in MLflow."""
+
 
 class TrackedRun(NamedTuple):
     """A tracker's run of one peer: what finds it again, what shows a round's figures, and what ends it."""
@@ -92,14 +95,11 @@ def _mlflow(folder: Path, settings: Mapping[str, Any], start: int, known: str | 
         client.update_run(known, status="RUNNING")
     identity = known
 
-    owners: dict[str, str] = {}
-
     def log(step: int, figures: Mapping[str, float]) -> None:
-        now, fit = int(1000 * time.time()), {name: _UNFIT.sub("_", name) for name in figures}
-        for name, shown in fit.items():
-            if owners.setdefault(shown, name) != name:
-                raise ValueError(f"{shown!r} is the name of {owners[shown]!r} there")
-        client.log_batch(identity, [Metric(fit[name], value, now, step) for name, value in figures.items()])
+        now, fit = int(1000 * time.time()), dict[str, float]()
+        for name, value in figures.items():
+            fit.setdefault(_UNFIT.sub("_", name)[:_LONGEST], value)
+        client.log_batch(identity, [Metric(name, value, now, step) for name, value in fit.items()])
 
     return TrackedRun(identity, log, lambda: client.set_terminated(identity))
 
@@ -223,7 +223,8 @@ class Tracking:
 
     def _track(self, name: str) -> None:
         """Give a tracker one round after the other; those that it did not take go first when the next one comes."""
-        run, waiting, refused, why = None, deque[Mapping[str, Any]](maxlen=_MOST), set[str](), ""
+        run, waiting, why = None, deque[Mapping[str, Any]](maxlen=_MOST), ""
+        protects = self._protects and name not in _AT_HOME
         going = True
         while going:
             entry = self._rounds[name].get()
@@ -234,7 +235,7 @@ class Tracking:
             try:
                 while waiting:
                     run = run or self._open(name, waiting[0]["round"])
-                    self._show(name, run, waiting[0], refused)
+                    run.log(waiting[0]["round"], figures(waiting[0], protects=protects))
                     waiting.popleft()
                 why = ""
             except Exception as error:
@@ -248,27 +249,6 @@ class Tracking:
                 run.close()
         except Exception as error:
             self._warn(name, "did not end its run", error)
-
-    def _show(self, name: str, run: TrackedRun, entry: Mapping[str, Any], refused: set[str]) -> None:
-        """Show a round's figures but for those that the tracker refuses, which are found out here."""
-        step, found = entry["round"], figures(entry, protects=self._protects and name not in _AT_HOME)
-        shown = {one: value for one, value in found.items() if one not in refused}
-        try:
-            run.log(step, shown)
-        except Exception:
-            probe = {"heard": found["heard"]}
-            run.log(step, probe)  # fails where the tracker is out of reach
-            bad: dict[str, Exception] = {}
-            for one, value in shown.items():
-                try:
-                    run.log(step, {one: value})
-                except Exception as error:
-                    bad[one] = error
-            run.log(step, probe)
-            refused.update(bad)
-            if bad:
-                names, first = ", ".join(map(repr, bad)), next(iter(bad.values()))
-                self._warn(name, f"refuses {names}, which stay in metrics.jsonl", first)
 
     def _open(self, name: str, start: int) -> TrackedRun:
         known = self._known.get(name)

@@ -61,31 +61,16 @@ def test_mlflow_has_one_run_of_both_processes_with_its_settings(tmp_path):
 
 
 @pytest.mark.usefixtures("mlflow_files")
-def test_a_metrics_name_is_made_fit_for_mlflow(tmp_path):
+def test_metrics_names_are_made_fit_for_mlflow_and_of_two_alike_the_first_is_shown(tmp_path):
     from mlflow import MlflowClient
 
-    names = {"F1 (macro)": "F1 _macro_", "AR@100": "AR_100", "größe": "größe"}
-    assert track(tmp_path, ["mlflow"], 2, entry={**ENTRY, "metrics": dict.fromkeys(names, 0.5)}) == []
+    names = {"F1 (macro)": "F1 _macro_", "AR@100": "AR_100", "größe": "größe", "x" * 300: "x" * 242}
+    metrics = dict.fromkeys(names, 0.5) | {"F1 [macro]": 0.25}
+    assert track(tmp_path, ["mlflow"], 2, entry={**ENTRY, "metrics": metrics}) == []
     identity = json.loads((tmp_path / "tracked.json").read_text())["mlflow"]
     for shown in names.values():
         history = MlflowClient((tmp_path / "mlruns").as_uri()).get_metric_history(identity, f"metrics/{shown}")
-        assert [(one.step, one.value) for one in history] == [(0, 0.5), (1, 0.5)]
-
-
-@pytest.mark.usefixtures("mlflow_files")
-def test_of_two_names_that_mlflow_would_have_as_one_the_second_is_left_out_and_named_once(tmp_path):
-    from mlflow import MlflowClient
-
-    metrics = {"F1 (macro)": 0.5, "F1 [macro]": 0.25, "recall": 0.75}
-    ((_, line),) = track(tmp_path, ["mlflow"], 3, entry={**ENTRY, "metrics": metrics})
-    assert line == (
-        "mlflow refuses 'metrics/F1 [macro]', which stay in metrics.jsonl (ValueError: 'metrics/F1 _macro_' is the "
-        "name of 'metrics/F1 (macro)' there)"
-    )
-    identity = json.loads((tmp_path / "tracked.json").read_text())["mlflow"]
-    for name, value in (("F1 _macro_", 0.5), ("recall", 0.75)):
-        history = MlflowClient((tmp_path / "mlruns").as_uri()).get_metric_history(identity, f"metrics/{name}")
-        assert {(one.step, one.value) for one in history} == {(0, value), (1, value), (2, value)}
+        assert {(one.step, one.value) for one in history} == {(0, 0.5), (1, 0.5)}
 
 
 class Broken(http.server.BaseHTTPRequestHandler):
@@ -196,10 +181,10 @@ ENTRY = {
 
 
 class Fake:
-    """A tracker that fails some times, refuses some figures, and blocks while `goes_on` is not set."""
+    """A tracker that fails some times, and blocks while `goes_on` is not set."""
 
     def __init__(self):
-        self.fails, self.refuses, self.given, self.shown, self.closed = 0, set(), [], [], False
+        self.fails, self.given, self.shown, self.closed = 0, [], [], False
         self.goes_on = threading.Event()
         self.goes_on.set()
 
@@ -212,8 +197,6 @@ class Fake:
         if self.fails:
             self.fails -= 1
             raise ConnectionError("no\nserver")
-        if self.refuses & values.keys():
-            raise ValueError("no such name")
         self.shown.append((step, values))
 
     def close(self):
@@ -284,15 +267,6 @@ def test_rounds_of_an_outage_come_later_and_a_line_says_what_is_lacking(fake, tm
     )
     end = "fake lacks 5 rounds, which are in metrics.jsonl (ConnectionError: no server)"
     assert last == ([("tracker", end)] if lacking else [])
-
-
-def test_figures_that_it_refuses_are_left_out_and_named_once(fake, tmp_path):
-    fake.refuses = {"accuracy", "samples"}
-    message = "fake refuses 'accuracy', 'samples', which stay in metrics.jsonl (ValueError: no such name)"
-    assert track(tmp_path, ["fake"], 3) == [("tracker", message)]
-    for number in range(3):
-        found = {name for step, values in fake.shown if step == number for name in values}
-        assert found == figures(ENTRY, protects=False).keys() - fake.refuses
 
 
 def test_rounds_that_wait_for_one_that_hangs_are_bounded_and_cost_no_time(fake, tmp_path, monkeypatch):
