@@ -1,10 +1,10 @@
 """Line check: tests the port, each neighbor's connection and key, and hello-sized messages both ways.
 
-A path that loses long packets passes short messages and no hello. The end that has dialled leads. Each message waits
+A path that loses long packets passes short messages and no hello. So `ask` and `answer` are long. Each message waits
 for the one before, as a packet may carry two:
 
-    leader      short               long              turn                got
-    the other           short               got               long
+    who has dialled     ask              got
+    the other                 answer
 
 A running peer answers as it answers any stranger, by `Unknown`, once in `ASK_AGAIN` seconds; what it says first on a
 link of its own is a hello, which is long. All messages begin with `wire.PROBE`, so no round is disturbed.
@@ -40,11 +40,11 @@ from dpeer.results.units import duration, size
 LONG = 2**14
 """Bytes of a long message, as of a hello with some hundred parameter tensors: more than any packet has."""
 
-SILENT = 8.0
+SILENT = 14.0
 """Seconds after which what has not come is lost."""
 
 _LATER = ASK_AGAIN + 0.5
-"""Seconds after which a running peer answers again."""
+"""Seconds after which a running peer answers again, so that it is asked once more."""
 
 _MOST = 5
 """Long messages to one neighbor, at most, however often it asks or connects."""
@@ -72,29 +72,6 @@ _COMES_LATER = tuple(REFUSALS[code] for code in (ABSENT, NO_ANSWER))
 
 
 @dataclass
-class Messages:
-    """What has passed on a connection.
-
-    Attributes:
-        since: Clock time at which it was there.
-        short: Whether a message has come.
-        long: Whether a long one has come.
-        confirmed: Whether the neighbor has this end's long one.
-        runs: Whether a peer runs there, and no check.
-        again: Clock time at which a running peer is asked again.
-        broken: Whether the connection broke while messages were awaited.
-    """
-
-    since: float
-    short: bool = False
-    long: bool = False
-    confirmed: bool = False
-    runs: bool = False
-    again: float = math.inf
-    broken: bool = False
-
-
-@dataclass
 class Line:
     """How far the connection with a neighbor came.
 
@@ -105,7 +82,12 @@ class Line:
         reason: Why it cannot be reached at present, as the transport states it.
         unproved: Whether a listener is at its address, and a key is not proved: waiting does not help.
         proved: Whether it has dialled in and proved its key.
-        messages: What has passed on the newest connection; None without one.
+        since: Clock time at which the newest connection was there; None without one.
+        heard: Whether a long message has come.
+        confirmed: Whether the neighbor has this end's long one.
+        runs: Whether a peer runs there, and no check.
+        again: Clock time at which it is asked once more.
+        broken: Whether the connection broke while messages were awaited.
         sent: How many long messages were sent.
     """
 
@@ -115,40 +97,36 @@ class Line:
     reason: str | None = None
     unproved: bool = False
     proved: bool = False
-    messages: Messages | None = None
+    since: float | None = None
+    heard: bool = False
+    confirmed: bool = False
+    runs: bool = False
+    again: float = math.inf
+    broken: bool = False
     sent: int = 0
 
     @property
     def passed(self) -> bool:
         """Whether long messages pass, as far as this can be seen: a running peer sends none to who dials it."""
-        now = self.messages
-        return now is not None and now.confirmed and (now.long or (now.runs and self.address is not None))
+        return self.confirmed and (self.heard or (self.runs and self.address is not None))
 
     @property
     def settled(self) -> bool:
         """Whether no more is to come: long messages have passed, or it is too late for them."""
-        if self.messages is None:
+        if self.since is None:
             return self.unproved
-        waits = SILENT + (_LATER if self.messages.runs else 0.0)
-        return self.passed or time.monotonic() - self.messages.since > waits
+        return self.passed or time.monotonic() - self.since > SILENT
 
     def verdict(self, words: str) -> tuple[Level, str]:
-        """Whether long messages pass, and in which direction they do not; behind what else is known of the line."""
-        now = self.messages
-        if now is not None and self.passed:
-            passed = "long messages pass in both directions" if now.long else "it has a long message of this peer"
+        """Whether long messages pass, behind what else is known of the line."""
+        if self.passed:
+            passed = "long messages pass in both directions" if self.heard else "it has a long message of this peer"
             return Level.PASS, f"{words}, and {passed}"
-        if now is not None and now.broken:
+        if self.broken:
             return Level.WARN, f"{words}; the connection broke meanwhile: check again"
-        if now is None or not now.short:
-            return Level.WARN, (
-                f"{words}; no message came within {duration(SILENT)}: check again, or its path loses long packets "
-                "(look at the MTU of the VPN)"
-            )
-        way = "from it" if not now.long and (now.confirmed or self.address is None) else "to it"
         return Level.FAIL, (
-            f"{words}; short messages pass, and none of {size(LONG)} {way}: its path loses long packets: look at the "
-            "MTU of the VPN, or of a tunnel"
+            f"{words}; short messages pass, and those of {size(LONG)} do not pass both ways: its path loses long "
+            "packets: look at the MTU of the VPN, or of a tunnel"
         )
 
 
@@ -189,7 +167,7 @@ class Lines:
         """A rank has proved its key."""
         if (line := self.of.get(rank)) is not None and line.address is None:
             line.proved = True
-            self._connected(line)
+            line.since = time.monotonic() if line.since is None else line.since
 
     def take(self, event: Event) -> None:
         """Take an event of the transport."""
@@ -197,7 +175,9 @@ class Lines:
             case Opened(link) if link in self._dialled:
                 line = self.of[self._dialled[link]]
                 line.opened = time.monotonic() - self._began if line.opened is None else line.opened
-                self._connected(line, link)
+                if not line.passed:
+                    line.link, line.since, line.broken = link, time.monotonic(), False
+                    self._ask(line)
             case Unreachable(link, reason, unproved) if link in self._dialled:
                 line = self.of[self._dialled[link]]
                 line.reason, line.unproved = reason, line.unproved or unproved
@@ -208,63 +188,50 @@ class Lines:
             case Broken(link):
                 # What was on its way is lost. Late, the neighbor has given up what did not come, too.
                 for line in self.of.values():
-                    if line.messages is not None and line.link == link:
-                        line.messages.broken |= time.monotonic() - line.messages.since < SILENT / 2
+                    if line.since is not None and line.link == link:
+                        line.broken |= time.monotonic() - line.since < SILENT / 2
             case TurnedAway(place, reason, times):
                 self.strangers[reason, place] += times
             case Relayed(trouble):
                 self.relay = trouble
 
     def look(self) -> None:
-        """Ask running peers again that answer by now."""
+        """Ask those once more that have not answered, as running peers do not within `ASK_AGAIN`."""
         for line in self.of.values():
-            if line.messages is not None and time.monotonic() >= line.messages.again:
-                line.messages.again = math.inf
-                self._say(line, "short")
-
-    def _connected(self, line: Line, link: Link | None = None) -> None:
-        """A neighbor is connected, on this link if this end has dialled it, perhaps once more."""
-        if line.messages is None or (link is not None and not line.passed):
-            line.link, line.messages = link, Messages(time.monotonic())
-            if link is not None:
-                self._say(line, "short")
+            if not line.passed and time.monotonic() >= line.again:
+                self._say(line, "ask")
+                line.again = math.inf
 
     def _came(self, arrival: Arrival, rank: int | None) -> None:
         """Take a message of this rank, if the link or a key shows it; None takes the sender's word."""
         word = _decoded(arrival.frames)
         if word is None or (rank is not None and word[0] != rank) or word[0] not in self.of:
             return
-        line = self.of[word[0]]
-        self._connected(line)
-        now = line.messages
-        assert now is not None, "it is connected"
-        leads = line.address is not None
-        line.link, now.short, now.broken = arrival.link, True, False
+        line, long = self.of[word[0]], wire.size(arrival.frames[1:]) == LONG
+        line.link, line.broken = arrival.link, False
+        line.since = time.monotonic() if line.since is None else line.since
         match word[1]:
-            case "short" if not leads:
-                now.since = time.monotonic()  # it has connected, perhaps once more
-                self._say(line, "short")
-            case "short" | "turn":
-                self._say(line, "long")
-            case "long" if wire.size(arrival.frames[1:]) == LONG:
-                now.long = True
+            case "ask" if long:
+                line.since, line.heard = time.monotonic(), True  # it has connected, perhaps once more
+                self._say(line, "answer")
+            case "answer" if long:
+                line.heard = line.confirmed = True
                 self._say(line, "got")
             case "got":
-                now.confirmed = True
-                if leads:
-                    self._say(line, "turn")
+                line.confirmed = True
             case "hello":
-                now.runs = now.long = True
-                if not now.confirmed:
-                    self._say(line, "long")
-            case "unknown" if now.runs or not leads:  # asked again behind the long message
-                now.runs, now.confirmed = True, line.sent > 0
+                line.runs = line.heard = True
+                if not line.confirmed:
+                    self._ask(line)
             case "unknown":
-                now.runs, now.again = True, time.monotonic() + _LATER
-                self._say(line, "long")
+                line.runs, line.confirmed = True, line.sent > 0
+
+    def _ask(self, line: Line) -> None:
+        line.again = time.monotonic() + _LATER
+        self._say(line, "ask")
 
     def _say(self, line: Line, say: str) -> None:
-        long = say == "long"
+        long = say != "got"
         if line.link is not None and not (long and line.sent == _MOST):
             line.sent += long
             word = wire.PROBE + json.dumps({"rank": self._rank, "say": say}).encode()
@@ -327,8 +294,8 @@ async def _watched(transport: Transport, starting: Starting, within: float) -> L
             lines.look()
             # A neighbor that connects anew and anew is still heard for some time.
             late = time.monotonic() - until
-            waits = [line for line in lines.of.values() if not line.settled and (late < 0 or line.messages is not None)]
-            if not waits or late >= 3 * SILENT:
+            waits = [line for line in lines.of.values() if not line.settled and (late < 0 or line.since is not None)]
+            if not waits or late >= 2 * SILENT:
                 return lines
     finally:
         receiving.cancel()
@@ -346,7 +313,7 @@ async def _judged(starting: Starting, line: Line, relay: str | None, within: flo
         if keyed:
             return Level.WARN, f"it dials this peer at {listen}, and has not within {duration(within)}. {_BOTH}"
         words = f"it dials this peer at {listen}; without keys, a connection does not show whose it is"
-        return Level.WARN, f"{words}; {_BOTH}" if line.messages is None else line.verdict(words)[1]
+        return Level.WARN, f"{words}; {_BOTH}" if line.since is None else line.verdict(words)[1]
     if line.opened is not None:
         proof = "both keys are accepted" if keyed else "it answers, without keys"
         return line.verdict(f"reached at {line.address} in {duration(line.opened)}: {proof}")
