@@ -31,7 +31,6 @@ from dpeer.peer.logs import PeerLog
 from dpeer.peer.member_requests import answer_members
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.rounds import run_rounds
-from dpeer.peer.run_results import RunCounts
 from dpeer.peer.saver import Saver
 from dpeer.peer.snapshot import Snapshot, take_snapshot
 from dpeer.peer.transport import Transport
@@ -353,7 +352,7 @@ class Peer:
                 reason=self._why,
             )  # fmt: skip
             return "isolated"
-        return "done" if self._files.completed == self._rounds else "stopped"
+        return "done" if self._files.progress.completed == self._rounds else "stopped"
 
     @property
     def _rounds(self) -> int:
@@ -376,9 +375,9 @@ class Peer:
 
     async def _leave_model(self, status: Literal["left-behind", "failed"]) -> None:
         """Write model, card and summary of the completed rounds, although the run ends with an error."""
-        if not self._files.kept or not self._files.completed:
+        if not self._files.kept or not self._files.progress.completed:
             return
-        if self._files.completed == self._start and self._files.concluded.get("status") == "done":
+        if self._files.progress.completed == self._start and self._files.concluded.get("status") == "done":
             return  # the files of an ended run stay as they are
         try:
             completed = (await self._conclude(status)).completed_rounds
@@ -392,29 +391,30 @@ class Peer:
             self._log.warning("left", message=f"{status}: the model of {rounds} is in {str(self.config.out)!r}")
 
     async def _conclude(self, status: Ending) -> Outcome:
-        dropped = self.core.drops.counts + self.core.exchange.inbox.dropped
+        dropped, pauses = self.core.drops.counts + self.core.exchange.inbox.dropped, self.core.waiting.pauses
         await self._worker.run(
             self._files.conclude,
             status,
-            RunCounts(
-                dropped,
-                self._watch.given,
-                self._watch.ruined,
-                self.core.catch_up.left_behind,
-                self.core.waiting.pauses,
-                self.core.lateness.late_bodies,
-                self._log.dropped,
-                self._why,
-            ),
+            {
+                "dropped": dict(dropped),
+                "warnings": list(self._watch.given),
+                "left_behind": self.core.catch_up.left_behind,
+                "pauses": pauses.count,
+                "paused_seconds": round(pauses.seconds, 1),
+                "late_bodies": self.core.lateness.late_bodies,
+                "log_dropped": self._log.dropped,
+            }
+            | ({"why": self._why} if self._why else {}),
+            ruined=self._watch.ruined,
         )
         return self._outcome(status)
 
     def _outcome(self, status: Ending, *, concluded_before: bool = False) -> Outcome:
-        members = self.core.members
+        members, progress = self.core.members, self._files.progress
         back = {rank for rank in members.lost if rank in members and (members.is_there(rank) or members.is_done(rank))}
         return Outcome(
-            status, self._files.completed, self._files.last, dict(members.lost), self._files.diverged,
-            self._why, concluded_before, frozenset(back),
+            status, progress.completed, progress.last, dict(members.lost), self._files.diverged, self._why,
+            concluded_before, frozenset(back),
         )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, SaveCopy
 from dpeer.peer.member_files import read_lists, write_lists
 from dpeer.peer.released_file import ReleasedFile
-from dpeer.peer.run_results import RunCounts, Totals, round_entries
+from dpeer.peer.run_results import Progress
 from dpeer.results.card import make_card, measured
 from dpeer.results.files import (
     CARD,
@@ -46,15 +46,12 @@ _RECENT = 10
 
 
 @dataclass
-class _Completed:
+class _Unsaved:
     """The last completed round, as long as a checkpoint of it may still be written."""
 
     entry: dict[str, Any]
-    totals: Totals
-    """Of all rounds up to it."""
-    state: checkpoint.State | None
-    """None where no files are kept; so is the next one."""
-    save_learner: SaveCopy | None
+    state: checkpoint.State
+    save_learner: SaveCopy
     due: bool
     """Whether its checkpoint is to be written in any case, and not only if the peer ends."""
     noted: bool = False
@@ -76,10 +73,9 @@ class RankFolder:
     Attributes:
         diverged: Whether the loss of the last completed round, or a parameter after it, is not finite, or the loss is
             far beyond use; set at the end.
-        last: The last line of metrics.jsonl.
+        progress: Over all completed rounds.
         releases: What was released, and how far the rounds are known; taken up with the checkpoint.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
-        mixed: The last round in which a neighbor's body was mixed, and when it was completed (Unix seconds); or None.
         disk_free: Bytes that the folder's disk had left when a round was last saved; None where no files are kept.
     """
 
@@ -103,19 +99,13 @@ class RankFolder:
         self.diverged = False
         self.releases = ReleasedFile(None, resume=False, every=1)
         self.saved_at: float | None = None
-        self.mixed: tuple[int, float] | None = None
         self.disk_free: int | None = None
         self._ends: deque[float] = deque(maxlen=_RECENT + 1)
         self._metrics = MetricsFile(None)
-        self._totals = Totals()
-        self._completed: _Completed | None = None
+        self.progress = Progress()
+        self._unsaved: _Unsaved | None = None
         self._earlier_seconds = 0.0
         self._began = time.monotonic()
-
-    @property
-    def last(self) -> dict[str, Any] | None:
-        """The last completed round's line of metrics.jsonl."""
-        return self._totals.last if self._completed is None else self._completed.entry
 
     @property
     def recent_seconds(self) -> float | None:
@@ -129,18 +119,13 @@ class RankFolder:
         return self._config.out is not None
 
     @property
-    def completed(self) -> int:
-        """The number of completed rounds."""
-        return 0 if self.last is None else int(self.last["round"]) + 1
-
-    @property
     def concluded(self) -> Mapping[str, Any]:
         """The summary, if it is of the last completed round and has its model and card beside it; else empty."""
         out = self._config.out
         if out is None or not all((out / name).is_file() for name in (MODEL, CARD, SUMMARY)):
             return {}
         summary = parse((out / SUMMARY).read_text(encoding="utf-8", errors="replace")) or {}
-        return summary if summary.get("completed_rounds") == self.completed else {}
+        return summary if summary.get("completed_rounds") == self.progress.completed else {}
 
     def take_up(self) -> int:
         """Load the checkpoint when resuming; return the first round to run. Nothing is written yet.
@@ -161,7 +146,7 @@ class RankFolder:
                 f"restore {str(self._checkpoints)!r}, or start over in another --out"
             )
         self.releases = ReleasedFile(out, resume=self._config.resume, every=self._config.checkpoint_every)
-        self._metrics, self._totals = self._lines(state)
+        self._metrics, self.progress = self._lines(state)
         if (damage := self._metrics.damage) is not None:
             self._warn(f"{str(metrics)!r}: {damage}; the run goes on, for the checkpoint has all that it needs")
             self._warned = True
@@ -170,18 +155,16 @@ class RankFolder:
             # One of another disk may have other bytes, where the operator states rounds that it may have released.
             if state.released is not None and start > self._config.rounds_released:
                 self.outbox.add(start - 1, self._readdressed(start - 1, state.released), state.receivers)
-            self._earlier_seconds = float(state.extra["seconds"])
-            if (mixed := state.extra.get("mixed")) is not None:
-                self.mixed = int(mixed[0]), float(mixed[1])
-            self._lost.update({int(rank): reason for rank, reason in state.extra["lost"].items()})
+            self._earlier_seconds = self.progress.seconds
+            self._lost.update({int(rank): reason for rank, reason in self.progress.lost.items()})
         return start
 
-    def _lines(self, state: checkpoint.State | None) -> tuple[MetricsFile, Totals]:
-        """The lines of the rounds that a checkpoint has completed, and their totals as it has kept them."""
+    def _lines(self, state: checkpoint.State | None) -> tuple[MetricsFile, Progress]:
+        """The lines of the rounds that a checkpoint has completed, and the progress that it has kept."""
         path = self._config.out / METRICS if self._config.out else None
         if state is None:
-            return MetricsFile(path), Totals()
-        return MetricsFile(path, state.next_round), Totals(**state.extra["totals"])
+            return MetricsFile(path), Progress()
+        return MetricsFile(path, state.next_round), Progress(**state.extra["progress"])
 
     def _readdressed(self, number: int, frames: Frames) -> Frames:
         """An encoded body under the present federation's id, which more rounds than were planned have changed."""
@@ -226,31 +209,25 @@ class RankFolder:
             entry: Its line of metrics.jsonl.
             over: Whether a quorum has completed it before, and it has changed nothing here: no checkpoint is due.
         """
-        self._completed = None  # first: one copy at a time
+        self._unsaved = None  # first: one copy at a time
         number = entry["round"]
-        best = self._learner.figures.best_round == number
         if over:  # in no time
             self._ends.clear()
         else:
             self._ends.append(time.monotonic())
-        if entry.get("heard") and not entry.get("adopted"):
-            self.mixed = number, time.time()
         due = self._due(entry, over=over)
-        totals = self._totals.plus(entry, best=best)
+        best = self._learner.figures.best_round == number
+        self.progress = self.progress.plus(entry, best=best, now=time.time(), seconds=self._seconds(), lost=self._lost)
         if not self.kept:
-            self._completed = _Completed(entry, totals, None, None, due)
             return
         state = checkpoint.State(
             next_round=number + 1,
             fingerprint=self._config.fingerprint,
             receivers=self.outbox.receivers.get(number, ()),
             released=self.outbox.frames.get(number),
-            extra={
-                "seconds": self._seconds(), "lost": _by_name(self._lost), "about": dict(self._config.about),
-                "totals": totals.as_dict(), "mixed": self.mixed,
-            },
-        )  # fmt: skip
-        self._completed = _Completed(entry, totals, state, self._learner.copied(), due)
+            extra={"about": dict(self._config.about), "progress": vars(self.progress)},
+        )
+        self._unsaved = _Unsaved(entry, state, self._learner.copied(), due)
 
     def save(self, *, now: bool = False) -> None:
         """Put the last completed round on disk: its line of metrics.jsonl, then the checkpoint, if it is due.
@@ -260,24 +237,21 @@ class RankFolder:
         Args:
             now: Whether it is due whatever the round.
         """
-        completed = self._completed
-        if completed is None:
+        unsaved = self._unsaved
+        if unsaved is None or self._checkpoints is None:
             return
         # The line goes first: a line without its checkpoint is dropped on resume, the other way round it is damage.
-        if not completed.noted:
+        if not unsaved.noted:
             if self._config.out is not None:
                 (self._config.out / SUMMARY).unlink(missing_ok=True)  # outdated only now
                 self.disk_free = shutil.disk_usage(self._config.out).free
-            self._totals = completed.totals
-            self._warn_of_change(self._metrics.append(completed.entry))
-            completed.noted = True
-        if not (now or completed.due):
-            return
-        if self._checkpoints is not None and completed.state is not None and completed.save_learner is not None:
+            self._warn_of_change(self._metrics.append(unsaved.entry))
+            unsaved.noted = True
+        if now or unsaved.due:
             self._metrics.flush()
-            checkpoint.write(self._checkpoints, completed.state, completed.save_learner)
+            checkpoint.write(self._checkpoints, unsaved.state, unsaved.save_learner)
             self.saved_at = time.time()
-        self._completed = None
+            self._unsaved = None
 
     def _warn_of_change(self, changed: str | None) -> None:
         """Warn once of another program's change to metrics.jsonl."""
@@ -300,13 +274,20 @@ class RankFolder:
         return not over and (number + 1) % self._config.checkpoint_every == 0
 
     def conclude(
-        self, status: str, counts: RunCounts | None = None, *, model: Path | None = None, summarize: bool = True
+        self,
+        status: str,
+        counts: Mapping[str, Any] | None = None,
+        *,
+        ruined: bool = False,
+        model: Path | None = None,
+        summarize: bool = True,
     ) -> None:
         """Write the model, its card and the summary of the last completed round.
 
         Args:
             status: How the run ended, a word.
-            counts: What this process has counted; None for a run of another process.
+            counts: Entries of the summary that this process has counted; None for a run of another process.
+            ruined: Whether training went beyond use.
             model: Where the model goes, and its card beside it; None for the rank's folder.
             summarize: Whether the summary is written.
 
@@ -317,15 +298,16 @@ class RankFolder:
         out = self._config.out
         if out is None:
             return
-        model, counts = model or out / MODEL, counts or RunCounts()
+        model = model or out / MODEL
         # Every release counts, whichever round's model is kept, and whether the release's round was completed or not.
         spent = self._learner.privacy
-        if self.completed:
+        if self.progress.completed:
             if status != "done":
                 self._go_back()
             if status == "left-behind":
                 self._finish()
-            self.diverged = counts.ruined or bool((self.last or {}).get("diverged")) or not self._learner.finite
+            diverged = (self.progress.last or {}).get("diverged")
+            self.diverged = ruined or bool(diverged) or not self._learner.finite
             self._learner.write_model(model)
         card, failure = self._card(status)
         results = self._results(status) | {
@@ -334,7 +316,7 @@ class RankFolder:
             "delta": spent["delta"] if spent else None,
             "privacy": spent,
         }
-        results |= {"lost": _by_name(self._lost)} | counts.as_entries()
+        results |= {"lost": {str(rank): why for rank, why in self._lost.items()}} | dict(counts or {})
         facts = self._facts | ({"rounds": self._rounds()} if "rounds" in self._facts else {})
         if card:
             write_json(card_of(model), make_card(facts, card, results))
@@ -348,7 +330,7 @@ class RankFolder:
     def _card(self, status: str) -> tuple[Mapping[str, Any], Exception | None]:
         """The card's content, or why it cannot be made after a failed run, perhaps for the same reason."""
         try:
-            return (self._learner.card() if self.completed else {}), None
+            return (self._learner.card() if self.progress.completed else {}), None
         except Exception as error:
             if status != "failed":
                 raise
@@ -358,34 +340,33 @@ class RankFolder:
         """Take up the last round on disk: a round that was left in the middle, or not saved, is discarded."""
         state = self._load()
         saved = 0 if state is None else state.next_round
-        if self.completed > saved:
-            self._completed = None
-            self._metrics, self._totals = self._lines(state)
+        if self.progress.completed > saved:
+            self._unsaved = None
+            self._metrics, self.progress = self._lines(state)
 
     def _finish(self) -> None:
         """Fine-tune on local data, as after the last round; the result is in the summary alone."""
-        entry = self.last
         try:
-            found = self._learner.fine_tune(self.completed - 1)
+            found = self._learner.fine_tune(self.progress.completed - 1)
         except Interrupted:
             return
-        if entry is not None and found is not None:
-            entry |= finite({
+        if found is not None:
+            figures = finite({
                 "accuracy_finished": found.accuracy, "test_loss_finished": found.test_loss,
                 "metrics_finished": dict(found.metrics), "training_accuracy_finished": found.training_accuracy,
             })  # fmt: skip
+            self.progress = replace(self.progress, last={**(self.progress.last or {}), **figures})
 
     def _results(self, status: str) -> dict[str, Any]:
-        missing = self._metrics.missing(self.completed)
+        missing = self._metrics.missing(self.progress.completed)
         if missing:
             self._warn_of_change("deleted or cut short")
-        found = round_entries(self.last or {}, self._totals, self._learner)
         return {
             "rank": self._config.rank,
             "status": status,
-            "completed_rounds": self.completed,
+            "completed_rounds": self.progress.completed,
             "diverged": self.diverged,
-            **found,
+            **self.progress.entries(self._learner),
             "metrics_missing": missing,
             "wall_seconds": round(self._seconds(), 3),
         }
@@ -432,8 +413,3 @@ class RankFolder:
 
 def _shown(value: object) -> str:
     return ABSENT if value is None else repr(value)
-
-
-def _by_name(lost: Mapping[int, str]) -> dict[str, str]:
-    """The same by ranks as text, because JSON's keys are strings."""
-    return {str(rank): reason for rank, reason in lost.items()}

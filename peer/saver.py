@@ -92,7 +92,7 @@ class Saver:
                 await self._worker.write(self.files.save, now=True)
         except Exception as error:
             return error
-        if (last := self.files.last) is not None:
+        if (last := self.files.progress.last) is not None:
             self._note(last)  # stopped while it was completed
         return None
 

@@ -132,17 +132,17 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
         files: Its folder.
         ended: Whether its rounds are over.
     """
-    wait, last = core.waiting.present(now), files.last or {}
+    wait, last = core.waiting.present(now), files.progress.last or {}
     seconds, rounds = files.recent_seconds, core.schedule.rounds
     clock = core.round_clock
     there = {*clock.there}
-    left = None if seconds is None or ended else seconds * max(rounds - files.completed, 0)
+    left = None if seconds is None or ended else seconds * max(rounds - files.progress.completed, 0)
     return Snapshot(
         rank=config.rank,
         pid=os.getpid(),
         phase="ended" if ended else "work" if wait is None else wait.kind,
         rounds=rounds,
-        completed=files.completed,
+        completed=files.progress.completed,
         quorum=None if config.quorum == "any" else clock.quorum,
         waits_for=tuple(Awaited(rank, why) for rank, why in wait.ranks.items()) if wait else (),
         waiting_seconds=wait.seconds if wait else 0.0,
@@ -157,8 +157,8 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
         checkpoint_seconds=None if files.saved_at is None else max(0.0, time.time() - files.saved_at),
         neighbors=tuple(_neighbor(one, now) for one in core.members.all()),
         mixes=bool(core.members.all()),
-        mixed_round=None if files.mixed is None else files.mixed[0],
-        mixed_seconds=None if files.mixed is None else max(0.0, time.time() - files.mixed[1]),
+        mixed_round=files.progress.mixed_round,
+        mixed_seconds=None if files.progress.mixed_at is None else max(0.0, time.time() - files.progress.mixed_at),
         round_seconds=seconds,
         left_seconds=left,
         dropped=dict(core.drops.counts + core.exchange.inbox.dropped),

@@ -79,7 +79,9 @@ def test_a_round_that_a_quorum_had_completed_costs_no_checkpoint_but_its_line(tm
         files.save()
     assert checkpoint.completed(tmp_path) == 1
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 3
-    assert begun(tmp_path, resume=True, first=1).last["round"] == 0, "the lines without a checkpoint are dropped"
+    assert begun(tmp_path, resume=True, first=1).progress.last["round"] == 0, (
+        "the lines without a checkpoint are dropped"
+    )
     files.save(now=True)
     assert checkpoint.completed(tmp_path) == 3, "one that ends in good order loses nothing"
 
@@ -97,13 +99,12 @@ def test_an_adoption_has_a_checkpoint_whatever_the_round(tmp_path):
 def test_the_last_round_in_which_it_has_mixed_is_kept_over_a_resume(tmp_path):
     """One that has adopted has not taken part."""
     files = begun(tmp_path)
-    assert files.mixed is None
+    assert files.progress.mixed_round is None
     run(files, 0, 1)
     files.complete({"round": 2, "heard": [1], "adopted": True})
     files.save()
-    number, at = files.mixed
-    assert number == 1
-    assert begun(tmp_path, resume=True, first=3).mixed == (1, at)
+    assert files.progress.mixed_round == 1
+    assert begun(tmp_path, resume=True, first=3).progress == files.progress
 
 
 def test_rounds_have_a_length_from_the_second_one_on(tmp_path, monkeypatch):
@@ -154,7 +155,7 @@ def test_a_resumed_run_goes_on_with_damaged_metrics_and_loses_no_figure(change, 
     change(tmp_path / "metrics.jsonl")
     warnings = []
     second = begun(tmp_path, resume=True, warn=warnings.append, first=3)
-    assert second.completed == 3
+    assert second.progress.completed == 3
     run(second, 3)
     second.conclude("done")
     assert of_summary(tmp_path, "completed_rounds", "bytes_sent", "rounds_mixed") == [4, 20, 4]

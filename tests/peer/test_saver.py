@@ -224,7 +224,7 @@ def test_after_a_crash_a_run_goes_on_from_the_last_checkpoint(tmp_path, rounds, 
     for number in range(rounds):
         first.complete({"round": number})
         first.save()
-    assert first.completed == rounds
+    assert first.progress.completed == rounds
     assert learner.most == 1
     second = files(resume=True)
     assert second.take_up() == left

@@ -2,11 +2,12 @@
 
 from types import SimpleNamespace
 
+from dpeer.peer.run_results import Progress
 from dpeer.peer.snapshot import take_snapshot
 from dpeer.peer.transport import Unreachable
 from tests.peer.table import Table
 
-FILES = SimpleNamespace(last=None, recent_seconds=None, completed=0, saved_at=None, mixed=None, disk_free=None)
+FILES = SimpleNamespace(progress=Progress(), recent_seconds=None, saved_at=None, disk_free=None)
 
 
 def snapshot(table):

@@ -6,6 +6,7 @@ from typing import Any
 
 from dpeer.peer.config import Counted
 from dpeer.peer.core.round_budget import RoundLimit
+from dpeer.peer.run_results import Progress
 
 WHOLE = RoundLimit(1.0, None, None)
 
@@ -67,12 +68,8 @@ class Files:
         self._disk, self._config, self._learner = disk, config, learner
         self._completed, self.due = None, False
         self.outbox = self.lost = None
-        self.last = None
+        self.progress = Progress()
         self.lines = []
-
-    @property
-    def completed(self):
-        return 0 if self.last is None else self.last["round"] + 1
 
     @property
     def concluded(self):
@@ -83,7 +80,7 @@ class Files:
         saved = self._disk.saved if self._config.resume else None
         if saved is None:
             return 0
-        self.last = dict(saved.entry)
+        self.progress = Progress(last=dict(saved.entry))
         self._learner.take(copy.deepcopy(saved.learner))
         if saved.released is not None and saved.next_round > self._config.rounds_released:
             self.outbox.add(saved.next_round - 1, list(saved.released), saved.receivers)
@@ -120,9 +117,9 @@ class Files:
         every = not over and (number + 1) % self._config.checkpoint_every == 0
         every |= entry["adopted"] or number + 1 == self._config.rounds
         self.due = self._disk.saved is None or every
-        self.last = dict(entry)
-        self.lines.append(self.last)
-        self._learner.recorded(self.last)
+        self.progress = Progress(last=dict(entry))
+        self.lines.append(self.progress.last)
+        self._learner.recorded(self.progress.last)
         self._completed = Saved(
             next_round=number + 1,
             learner=copy.deepcopy(self._learner.state()),
@@ -139,5 +136,5 @@ class Files:
         if self._completed is not None and (now or self.due):
             self._disk.saved, self._completed = self._completed, None
 
-    def conclude(self, status, *rest):
+    def conclude(self, status, *rest, ruined):
         pass
