@@ -130,9 +130,10 @@ async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None
     transport = ZeroMQTransport(Limits(payload_bytes=learner.about.payload_bytes), keyring=keyring)
     laps, sent = Laps(case.warm_up, case.cool_down), list[int]()
 
-    def record(entry: Mapping[str, Any]) -> None:
-        laps.lap()
-        sent.append(entry["bytes_sent"])
+    def record(event: Mapping[str, Any]) -> None:
+        if event["kind"] == "record":
+            laps.lap()
+            sent.append(event["entry"]["bytes_sent"])
 
     peer = Peer(
         PeerConfig(
@@ -151,7 +152,7 @@ async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None
             *(ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) for _ in range(2)), alike=True
         ),
         PeerLog(rank, None, "warning"),
-        on_record=record,
+        report=record,
     )
     addresses = introduce(await peer.listen())
     if peer.neighbors != case.neighbors[rank]:

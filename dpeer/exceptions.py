@@ -174,6 +174,7 @@ class Isolated(DpeerError):  # noqa: N818 - reads as what happened
     """A peer was cut off from a quorum, or from all its neighbors, for longer than it waits; its model is kept."""
 
     exit_code = 3
+    ending: Literal["isolated", "left-behind"] = "isolated"
 
 
 class Drained(DpeerError):  # noqa: N818 - reads as what happened
@@ -181,15 +182,17 @@ class Drained(DpeerError):  # noqa: N818 - reads as what happened
 
 
 class NoMember(DpeerError):  # noqa: N818 - reads as what happened
-    """The list that counts ends a peer as `gone` says: it names it no more, or breaks its site's policy."""
+    """The list that counts ends a peer as `ending` says: it names it no more, or breaks its site's policy."""
 
-    def __init__(self, gone: Literal["left", "evicted", "stopped"], why: str | None = None) -> None:
-        super().__init__(why or f"the member list that counts names this peer as {gone}")
-        self.gone = gone
+    def __init__(self, ending: Literal["left", "evicted", "stopped"], why: str | None = None) -> None:
+        super().__init__(why or f"the member list that counts names this peer as {ending}")
+        self.ending = ending
 
 
 class LeftBehind(Isolated):
     """All neighbors of a peer have completed the run without it; its model is kept, and finished at home."""
+
+    ending = "left-behind"
 
 
 class Refused(DpeerError):  # noqa: N818

@@ -18,7 +18,6 @@ from dpeer.federation.keys import keyrings
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
 from dpeer.results.files import DISAGREEMENT
-from dpeer.results.training_alerts import Alert
 from dpeer.training import BUILTIN_TASKS
 from dpeer.training.models import LIBRARIES, MODELS
 
@@ -160,16 +159,12 @@ class Launcher:
                         if not self._resume:  # an earlier simulation's, which no process of these would replace
                             (self._settings.out / DISAGREEMENT).unlink(missing_ok=True)
                         self._view.notes(self._members[0].notes)
-                case "record":
-                    self._view.record(member.rank, message["entry"])
-                case "waiting":
-                    self._view.waiting(member.rank, message["neighbors"])
-                case "alert":
-                    self._view.alert(member.rank, Alert(**message["alert"]))
                 case "end":
                     member.status = message["status"]
                 case "error":
                     member.error, member.traceback = message["message"], message["traceback"]
+                case _:
+                    self._view.take(member.rank, message)
         await asyncio.to_thread(member.process.join)
         member.channel.close()
         self._conclude(member)

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
@@ -36,6 +36,7 @@ from dpeer.peer import Limits, Outcome, Peer, Worker
 from dpeer.peer.control import ControlSocket, Handler
 from dpeer.peer.core.member_list import MemberList
 from dpeer.peer.logs import PeerLog, Sink
+from dpeer.peer.peer import Report
 from dpeer.peer.snapshot import Snapshot
 from dpeer.peer.transports import Keyring, TransportOptions, make_transport
 from dpeer.peer.transports.proxies import proxies
@@ -46,10 +47,6 @@ from dpeer.training import forget
 
 if TYPE_CHECKING:
     from dpeer.federation.metrics_server import Board
-
-Report = Callable[[dict[str, Any]], None]
-"""Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}},
-{"kind": "alert", "alert": {...}} (`dpeer.results.training_alerts.Alert`), {"kind": "waiting", "neighbors": [...]}."""
 
 END_WITHIN = 60.0
 """Seconds within which one request to stop ends a peer's process, also where its disk hangs."""
@@ -150,7 +147,7 @@ async def serve(
         given: A member list that an operator has sent for this start.
         keyring: What the peer proves who it is with; None for connections without encryption.
         sink: Where log lines go besides log.jsonl; what ends the peer is left to the caller.
-        report: Gets the progress.
+        report: Gets the progress, and at first {"kind": "notes", "notes": [...]}.
         hold: Holds the rank's folder already (`rank_lock.held`), and lets it go at its exit; None to hold it here.
         status: Where the peer's metrics are served over HTTP; None for nowhere.
 
@@ -238,16 +235,15 @@ async def _serve(
 
     slow_steps = SlowSteps()
 
-    def recorded(entry: dict[str, Any]) -> None:
+    def happened(event: dict[str, Any]) -> None:
+        report(event)
+        if event["kind"] != "record":
+            return
         if board is not None:
-            board.note(entry)
-        tracking.add(entry)
-        report({"kind": "record", "entry": entry})
+            board.note(event["entry"])
+        tracking.add(event["entry"])
         if (line := slow_steps.look(parts.learner.figures.pace)) is not None:
             log.warning("slow-steps", message=line)
-
-    def waits(neighbors: Sequence[int]) -> None:
-        report({"kind": "waiting", "neighbors": list(neighbors)})
 
     async def compare(outcome: Outcome) -> None:
         if parts.baseline is not None:
@@ -268,10 +264,7 @@ async def _serve(
         replace(parts.peer, listen=listen, authenticated=keyring is not None),
         parts.topology, parts.learner, transport, worker, log,
         facts=parts.facts,
-        on_record=recorded,
-        on_connected=lambda: report({"kind": "connected"}),
-        on_waiting=waits,
-        on_alert=lambda alert: report({"kind": "alert", "alert": vars(alert)}),
+        report=happened,
         watch=parts.watch,
         at_once=compare,
     )  # fmt: skip

@@ -18,6 +18,16 @@ class View(AbstractContextManager["View"]):
     ) -> None:
         return None
 
+    def take(self, rank: int, event: Mapping[str, Any]) -> None:
+        """Take a peer's progress (`dpeer.peer.peer.Report`)."""
+        match event["kind"]:
+            case "record":
+                self.record(rank, event["entry"])
+            case "waiting":
+                self.waiting(rank, event["neighbors"])
+            case "alert":
+                self.alert(rank, Alert(**event["alert"]))
+
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
         """Take the line of metrics.jsonl of a round that a peer has completed."""
 

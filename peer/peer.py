@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -13,7 +13,6 @@ from dpeer.exceptions import (
     Drained,
     Interrupted,
     Isolated,
-    LeftBehind,
     NoMember,
     PeersMissing,
 )
@@ -36,8 +35,18 @@ from dpeer.peer.snapshot import Snapshot, take_snapshot
 from dpeer.peer.transport import Transport
 from dpeer.peer.worker import Worker
 from dpeer.results.privacy_words import cost
-from dpeer.results.training_alerts import Alert, AlertMonitor
+from dpeer.results.training_alerts import AlertMonitor
 from dpeer.topology import Graphs
+
+Report = Callable[[dict[str, Any]], None]
+"""Gets a peer's progress, an object of one "kind".
+
+    {"kind": "connected"}                         rounds begin
+    {"kind": "completed", "round": ...}           the learner has not begun the next one
+    {"kind": "record", "entry": {...}}            the line of metrics.jsonl is on disk
+    {"kind": "alert", "alert": {...}}             the fields of an `Alert`, which has been logged
+    {"kind": "waiting", "neighbors": [...]}       a round has waited for these for a while
+"""
 
 _EXPECTED_WHEN_STOPPED = (asyncio.CancelledError, Interrupted)
 
@@ -115,12 +124,7 @@ class Peer:
         worker: Where tensor work and disk work run.
         log: Where lines go.
         facts: Entries of summary.json about the run besides its results.
-        on_record: Called on the event loop with every line of metrics.jsonl, when that is on disk; the learner may be
-            in the next round then.
-        on_completed: Called on the event loop with every round that is complete, before the learner begins the next.
-        on_connected: Called on the event loop when all neighbors are there and rounds begin.
-        on_waiting: Called on the event loop with the neighbors for which a round has been waiting for a while.
-        on_alert: Called on the event loop with an alert that training goes wrong; it has been logged.
+        report: Called on the event loop with the progress.
         watch: Looks for such alerts; None for those that need to know nothing of the data.
         at_once: Awaited where a resumed run has no round left and its result was lost, when model, card and summary are
             there again, while neighbors get the bodies that they may still need.
@@ -142,11 +146,7 @@ class Peer:
         log: PeerLog,
         *,
         facts: Mapping[str, Any] | None = None,
-        on_record: Callable[[dict[str, Any]], None] = lambda record: None,
-        on_completed: Callable[[int], None] = lambda number: None,
-        on_connected: Callable[[], None] = lambda: None,
-        on_waiting: Callable[[Sequence[int]], None] = lambda neighbors: None,
-        on_alert: Callable[[Alert], None] = lambda alert: None,
+        report: Report = lambda event: None,
         watch: AlertMonitor | None = None,
         at_once: Callable[[Outcome], Awaitable[object]] | None = None,
         files: RankFolder | None = None,
@@ -157,10 +157,7 @@ class Peer:
         self._worker = worker
         self._at_once = at_once
         self._log = log
-        self._on_record = on_record
-        self._on_connected = on_connected
-        self._on_waiting = on_waiting
-        self._on_alert = on_alert
+        self._report = report
         self._watch = watch or AlertMonitor()
         self._start = 0
         self._why = ""
@@ -176,7 +173,7 @@ class Peer:
         self._files = files or RankFolder(
             config, learner, outbox, members.lost, facts or {}, warn, lambda: self.core.schedule.rounds
         )
-        self.saver = Saver(self._files, worker, on_completed, self._report)
+        self.saver = Saver(self._files, worker, self._completed, self._saved)
         self._stopping = asyncio.Event()
 
     async def listen(self) -> str | None:
@@ -295,11 +292,11 @@ class Peer:
         log = {"debug": self._log.debug, "info": self._log.info, "warning": self._log.warning}[event.level]
         log(event.event, message=event.message, **event.fields)
         if event.event in ("waiting", "paused") and "round" in event.fields:
-            self._on_waiting(event.fields["neighbors"])
+            self._report({"kind": "waiting", "neighbors": list(event.fields["neighbors"])})
 
     async def _run(self) -> None:
         await self.driver.wait("meet")
-        self._on_connected()
+        self._report({"kind": "connected"})
         if self.neighbors:
             named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
             then = f"starting with round {self._start + 1}" if self._start < self._rounds else "no round is left"
@@ -337,21 +334,12 @@ class Peer:
             )
             if isinstance(error, BaseException) and not expected:
                 raise error
-        if isinstance(outcome, LeftBehind) and not stopped:
+        if isinstance(outcome, Isolated | NoMember) and not stopped:
             self._why = str(outcome)
-            self._log.warning("left-behind", message=f"ends, {self._why}: its model is kept", reason=self._why)
-            return "left-behind"
-        if isinstance(outcome, NoMember) and not stopped:
-            self._why = str(outcome)
-            self._log.warning("no-member", message=f"ends, {self._why}: its model is kept", reason=outcome.gone)
-            return outcome.gone
-        if isinstance(outcome, Isolated) and not stopped:
-            self._why = str(outcome)
-            self._log.warning(
-                "isolated", message=f"ends, {self._why}: its model is kept, and --resume goes on with the others",
-                reason=self._why,
-            )  # fmt: skip
-            return "isolated"
+            then = ", and --resume goes on with the others" if outcome.ending == "isolated" else ""
+            event = "no-member" if isinstance(outcome, NoMember) else outcome.ending
+            self._log.warning(event, message=f"ends, {self._why}: its model is kept{then}", reason=self._why)
+            return outcome.ending
         return "done" if self._files.progress.completed == self._rounds else "stopped"
 
     @property
@@ -362,12 +350,15 @@ class Peer:
     async def _keep_lists(self, counts: MemberList, waits: MemberList | None) -> None:
         await self._worker.write(self._files.keep_lists, counts, waits)
 
-    def _report(self, entry: dict[str, Any]) -> None:
-        self._on_record(entry)
+    def _completed(self, number: int) -> None:
+        self._report({"kind": "completed", "round": number})
+
+    def _saved(self, entry: dict[str, Any]) -> None:
+        self._report({"kind": "record", "entry": entry})
         self._log.info("round", message=_line(entry, self._rounds), round=entry["round"])
         for alert in self._watch.look(entry):
             self._log.warning("training-warning", message=alert.text, round=entry["round"], reason=alert.kind)
-            self._on_alert(alert)
+            self._report({"kind": "alert", "alert": vars(alert)})
 
     def _concluded_before(self) -> bool:
         summary = self._files.concluded if self._start == self._rounds else {}

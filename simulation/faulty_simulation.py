@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from dpeer.exceptions import PeersMissing, Refused
 from dpeer.federation.config import RunConfig
@@ -139,10 +139,7 @@ class FaultySimulation(Simulation):
 
     async def _prepare(self, one: _Incarnation, *, resume: bool) -> None:
         rank = self._ranks[one.rank]
-        one.peer = await self._peer(
-            rank.config, one.transport, one.worker, rank.log, resume=resume,
-            on_connected=lambda: self._injector.reached(0),
-        )  # fmt: skip
+        one.peer = await self._peer(rank.config, one.transport, one.worker, rank.log, resume=resume)
         one.costs.share = lambda core=one.peer.core: core.round_budget.share  # type: ignore[misc]
 
     def _start(self, one: _Incarnation, *, again: bool) -> None:
@@ -168,10 +165,12 @@ class FaultySimulation(Simulation):
             if not one.process.dead:
                 one.transport.end(notice=True)
 
-    def _measure(self, rank: int, number: int) -> None:
-        if self._ranks[rank].current.running:
-            super()._measure(rank, number)
-            self._injector.reached(number + 1)
+    def _happened(self, rank: int, event: dict[str, Any]) -> None:
+        if event["kind"] == "completed" and not self._ranks[rank].current.running:
+            return
+        super()._happened(rank, event)
+        if event["kind"] in ("connected", "completed"):
+            self._injector.reached(event.get("round", -1) + 1)
 
     def _stop(self, one: _Incarnation) -> None:
         if one.peer is not None:

@@ -175,9 +175,8 @@ class Simulation:
         )  # fmt: skip
 
     async def _peer(
-        self, config: RunConfig, transport: Transport, worker: Worker, log: PeerLog, *, resume: bool,
-        on_connected: Callable[[], None] = lambda: None,
-    ) -> Peer:  # fmt: skip
+        self, config: RunConfig, transport: Transport, worker: Worker, log: PeerLog, *, resume: bool
+    ) -> Peer:
         """Make a peer of a rank."""
         rank = config.rank
         out = rank_folder(self._out, rank)
@@ -200,20 +199,17 @@ class Simulation:
         return Peer(
             replace(parts.peer, listen=listen, deadline=self._deadline, liveness=self._liveness),
             parts.topology, parts.learner, transport, worker, log,
-            facts=parts.facts, on_record=lambda entry: self._record(rank, entry),
-            at_once=lambda outcome: self._conclude[rank](outcome),
-            on_completed=lambda number: self._measure(rank, number), watch=parts.watch,
-            on_alert=lambda alert: self._view.alert(rank, alert), on_connected=on_connected,
-            on_waiting=lambda neighbors: self._view.waiting(rank, neighbors),
+            facts=parts.facts, report=lambda event: self._happened(rank, event),
+            at_once=lambda outcome: self._conclude[rank](outcome), watch=parts.watch,
         )  # fmt: skip
 
-    def _record(self, rank: int, entry: dict[str, Any]) -> None:
-        self._tracking[rank].add(entry)
-        self._view.record(rank, entry)
-
-    def _measure(self, rank: int, number: int) -> None:
-        assert self._disagreement is not None, "made before the peers begin"
-        self._disagreement.record(rank, number)
+    def _happened(self, rank: int, event: dict[str, Any]) -> None:
+        if event["kind"] == "completed":
+            assert self._disagreement is not None, "made before the peers begin"
+            self._disagreement.record(rank, event["round"])
+        elif event["kind"] == "record":
+            self._tracking[rank].add(event["entry"])
+        self._view.take(rank, event)
 
 
 async def blaming(rank: int, run: Awaitable[T]) -> T:

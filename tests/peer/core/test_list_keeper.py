@@ -272,7 +272,7 @@ def test_a_list_that_the_sites_policy_forbids_gets_no_vote_and_ends_the_peer_onc
     assert table.hand(after(ZERO, remove=[1])) is None, "another one gets it"
     table.hear("from 2", lists(2, counts=bad))
     assert table.lists.counts == bad
-    assert (table.core.lists.end.gone, str(table.core.lists.end)) == ("stopped", "list 1 is forbidden")
+    assert (table.core.lists.end.ending, str(table.core.lists.end)) == ("stopped", "list 1 is forbidden")
     table.do(table.core.wait("pause", 0, table.now))
     assert type(table.ended[-1]).__name__ == "Wake"
 
