@@ -337,8 +337,8 @@ class Peer:
         if isinstance(outcome, Isolated | NoMember) and not stopped:
             self._why = str(outcome)
             then = ", and --resume goes on with the others" if outcome.ending == "isolated" else ""
-            event = "no-member" if isinstance(outcome, NoMember) else outcome.ending
-            self._log.warning(event, message=f"ends, {self._why}: its model is kept{then}", reason=self._why)
+            message = f"ends, {self._why}: its model is kept{then}"
+            self._log.warning("ends-early", message=message, reason=outcome.ending)
             return outcome.ending
         return "done" if self._files.progress.completed == self._rounds else "stopped"
 
