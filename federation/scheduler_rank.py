@@ -62,15 +62,12 @@ def _of_array() -> int:
             f"--rank env: both SLURM_ARRAY_TASK_ID = {task} and SLURM_PROCID = {process} of {processes} could be the "
             "rank: write --rank $SLURM_PROCID or --rank $SLURM_ARRAY_TASK_ID"
         )
-    first, step = _of_environment("MIN", 0), max(1, _of_environment("STEP", 1))
     last = _of_environment("MAX", task)
-    count = _of_environment("COUNT", (last - first) // step + 1)
-    if (last - first) // step + 1 != count:
+    if (count := _of_environment("COUNT", last + 1)) != last + 1:
         raise ConfigurationError(
-            f"--rank env: SLURM_ARRAY_TASK_ID = {task} of {count} numbers from {first} to {last}: an array with gaps "
-            "has no ranks; submit it with --array=0-N"
+            f"--rank env: SLURM_ARRAY_TASK_MAX = {last} of {count} numbers: submit the array with --array=0-{count - 1}"
         )
-    return (task - first) // step
+    return task
 
 
 def _of_environment(name: str, default: int) -> int:
