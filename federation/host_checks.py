@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 from dpeer.cores import memory_limit
-from dpeer.federation.findings import Findings, Level
+from dpeer.federation.findings import Findings
 from dpeer.federation.rank_lock import no_locks
 from dpeer.results.units import size
 
@@ -18,12 +17,6 @@ MEMINFO = Path("/proc/meminfo")
 
 _LITTLE_DISK = 3
 """Times of what a run needs on disk that should be free: other programs write, too."""
-
-_FILES = 100
-"""Files of a run, at most, with drafts."""
-
-_LITTLE_FILES = 1000
-"""Files that should be free: other programs make some, too."""
 
 
 def check_writable(findings: Findings, out: Path, folder: Path) -> None:
@@ -34,16 +27,6 @@ def check_writable(findings: Findings, out: Path, folder: Path) -> None:
         trouble = f"{link} is a link to {link.readlink()}, which does not exist: make that folder, or remove the link"
     elif not place.is_dir():
         trouble = f"{place} is a file: name another folder"
-    elif _read_only(place):
-        trouble = (
-            f"{place} is on a read-only file system: name a folder on a disk that can be written, such as a mounted "
-            "volume"
-        )
-    elif not os.access(place, os.W_OK | os.X_OK):
-        trouble = (
-            f"the user of this process (uid {os.getuid()}) may not write {place}: make it this user's (chown), or name "
-            "another folder"
-        )
     else:
         trouble = _refused(place)
     if trouble is not None:
@@ -68,7 +51,7 @@ def scratch_in(folder: Path) -> Path | None:
 
 
 def check_disk(findings: Findings, folder: Path, needed: int) -> None:
-    """Whether the disk of a rank's folder has room for a run of so many bytes, and for its files (inodes)."""
+    """Whether the disk of a rank's folder has room for a run of so many bytes."""
     place = _existing(folder)
     free = shutil.disk_usage(place).free
     words = f"{size(free)} are free at {place}, and a run takes about {size(needed)}"
@@ -78,10 +61,6 @@ def check_disk(findings: Findings, folder: Path, needed: int) -> None:
         findings.warn("disk", f"{words}: little is left for others")
     else:
         findings.passed("disk", words)
-    found = os.statvfs(place)
-    if found.f_files and found.f_favail < _LITTLE_FILES:  # 0 where files are not counted, as on btrfs
-        words = f"{found.f_favail:,} files can be made at {place}: remove some, or name another --out"
-        findings.add("files", Level.FAIL if found.f_favail < _FILES else Level.WARN, words)
 
 
 def available_memory() -> int | None:
@@ -128,11 +107,5 @@ def _refused(place: Path) -> str | None:
             except OSError as error:
                 return no_locks(error)
     except OSError as error:
-        return f"no file can be made in {place} ({error.strerror}): make room, or name another folder"
+        return f"no file can be made in {place} ({error.strerror}): mend that, or name another folder"
     return None
-
-
-def _read_only(path: Path) -> bool:
-    with suppress(OSError):
-        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-    return False

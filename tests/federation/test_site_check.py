@@ -209,13 +209,6 @@ def room(of_disk: int) -> Callable[[Any], Usage]:
     return lambda path: Usage(10**12, 0, of_disk)
 
 
-def files(free: int, every: int = 10**6) -> Callable[[Path], AbstractContextManager[Any]]:
-    """A disk on which so many files can be made, of so many in all."""
-    real = os.statvfs(".")
-    blocks = {name: getattr(real, name) for name in ("f_bavail", "f_frsize", "f_blocks", "f_bfree")}
-    return patched(os, "statvfs", lambda path: SimpleNamespace(f_flag=0, f_files=every, f_favail=free, **blocks))
-
-
 def dangling(folder: Path) -> AbstractContextManager[None]:
     (folder / "dpeer-run").symlink_to("nowhere")
     return nullcontext()
@@ -240,25 +233,6 @@ def without_temporary_folder(folder: Path) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def read_only(folder: Path) -> Iterator[None]:
-    real = os.statvfs
-
-    class ReadOnly:
-        f_flag = os.ST_RDONLY
-
-        def __init__(self, path: Any) -> None:
-            found = real(path)
-            self.f_bavail, self.f_frsize, self.f_blocks, self.f_bfree = (
-                found.f_bavail, found.f_frsize, found.f_blocks, found.f_bfree,
-            )  # fmt: skip
-            self.f_files, self.f_favail = found.f_files, found.f_favail
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "statvfs", ReadOnly)
-        yield
-
-
 CASES = {
     "a rank that is none": Case("settings", Level.FAIL, "rank 7 does not exist", asked={"rank": "7"}),
     "operators of a run without a name": Case(
@@ -272,13 +246,9 @@ CASES = {
     "a share without locks": Case(
         "output", Level.FAIL, "has no locks (No locks available)", around=patched(fcntl, "flock", no_lock)),
     "a folder that takes no file": Case(
-        "output", Level.FAIL, "(No space left on device): make room",
+        "output", Level.FAIL, "(No space left on device): mend that",
         around=patched(host_checks.tempfile, "TemporaryFile", no_file)),
     "no folder for temporary files": Case("output", Level.WARN, "set TMPDIR to one", around=without_temporary_folder),
-    "a read-only disk": Case(
-        "output", Level.FAIL, "read-only file system", around=read_only),
-    "another user's folder": Case(
-        "output", Level.FAIL, "may not write", around=patched(os, "access", lambda path, mode: False)),
     "no proxy": Case("proxy", Level.FAIL, "expected http://HOST:PORT", flags={"proxy": "ftp://a:1"}),
     "a proxy of no environment": Case(
         "proxy", Level.FAIL, "neither https_proxy nor all_proxy", flags={"proxy": "environment"}),
@@ -312,10 +282,6 @@ CASES = {
         "disk", Level.FAIL, "make room", around=patched(host_checks.shutil, "disk_usage", room(1000))),
     "a disk that is almost full": Case(
         "disk", Level.WARN, "little is left", around=patched(host_checks.shutil, "disk_usage", room(200_000))),
-    "a disk that takes no more files": Case(
-        "files", Level.FAIL, "40 files can be made", around=files(40)),
-    "a disk that takes few more files": Case(
-        "files", Level.WARN, "400 files can be made", around=files(400)),
 }  # fmt: skip
 
 
@@ -327,11 +293,6 @@ def test_a_check_finds_what_is_wrong_and_no_other_does(look: Look, in_tmp_path: 
         found = look(case.lines, case.flags, **(case.asked or {}))
     assert {name: level for name, (level, _) in found.bad.items()} == {case.check: case.level}
     assert case.words in found.bad[case.check][1]
-
-
-def test_a_disk_that_counts_no_files_has_room_for_them(look: Look, in_tmp_path: Path) -> None:
-    with files(0, every=0)(in_tmp_path):
-        assert look().bad == {}
 
 
 def test_a_port_that_is_taken_fails(look: Look) -> None:
