@@ -1,18 +1,13 @@
 """What an algorithm of a user's own cannot break, by mistake or on purpose."""
 
-import datetime
 import random
 from dataclasses import dataclass, field
-from decimal import Decimal
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from pydantic import SecretStr
-from pydantic_core import to_jsonable_python
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -24,8 +19,6 @@ from dpeer.training import (
     TorchLearner,
     build_learner,
     make_options,
-    option,
-    shared_options,
 )
 from tests.training.small import small_task
 
@@ -39,50 +32,15 @@ class Plain(Algorithm):
         peer.fit(peer.body, epochs=1, lr=0.1)
 
 
-def test_shared_options_are_said_alike_by_all_processes() -> None:
-    class Sets(Plain):
-        @dataclass(frozen=True)
-        class Options:
-            kinds: frozenset[str] = frozenset({"b", "a", "c"})
-            sizes: tuple[int, ...] = (1, 2)
-            own: Any = option(object(), shared=False)  # noqa: RUF009 - makes a field
-
-    assert shared_options(Sets.Options()) == {"kinds": ["a", "b", "c"], "sizes": [1, 2]}
-    made = make_options(Sets, {"sizes": [3, 4], "kinds": ["z", "a"]})
-    assert (made.sizes, made.kinds) == ((3, 4), frozenset({"a", "z"}))
-
-
-@pytest.mark.parametrize("thing", [SecretStr("a"), {"a": SecretStr("b")}, 2**64, {1: 2, "1": 3}, len])
-def test_values_that_would_look_alike_are_refused(thing: Any) -> None:
+@pytest.mark.parametrize("thing", [{"a": 1}, {1}, 2**64, float("nan"), [len], Path("a")])
+def test_shared_values_that_cannot_be_compared_are_refused(thing: Any) -> None:
     class Strange(Plain):
         @dataclass(frozen=True)
         class Options:
             thing: Any = field(default_factory=lambda: thing)
 
-    with pytest.raises(AlgorithmError):
+    with pytest.raises(AlgorithmError, match="algorithm Strange: its option thing is "):
         make_options(Strange, {})
-
-
-def test_values_of_plain_types_are_compared_as_before() -> None:
-    class Colour(Enum):
-        RED = "red"
-
-    @dataclass(frozen=True)
-    class Pair:
-        one: int
-        two: tuple[float, ...]
-
-    values = [
-        True, None, 2**60, 0.5, "a", Colour.RED, Path("a/b"), Decimal("1.50"), datetime.date(2026, 1, 2), (1, (2,)),
-        {"b": {2: "x"}, "a": [True]}, Pair(1, (0.5, float("inf"))), b"a", datetime.timedelta(seconds=90),
-    ]  # fmt: skip
-
-    @dataclass(frozen=True)
-    class Options:
-        thing: Any
-
-    for value in values:
-        assert shared_options(Options(value)) == to_jsonable_python({"thing": value})
 
 
 @pytest.mark.parametrize("method", ["predictor", "extras", "start", "train", "mixed"])

@@ -13,19 +13,14 @@ all peers.
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import functools
 import math
 from collections.abc import Mapping
-from decimal import Decimal
-from enum import Enum
-from pathlib import PurePath
-from typing import Any, get_origin, get_type_hints
-from uuid import UUID
+from typing import Annotated, Any, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import to_jsonable_python
+from pydantic_core import to_json
 
 from dpeer.exceptions import AlgorithmError, UnknownName, describe
 from dpeer.sections import Mark
@@ -33,8 +28,6 @@ from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.settings import Hyperparameters
 
 _KEY = "dpeer"
-_PLAIN = (bool, int, float, str, bytes, PurePath, Decimal, datetime.date, datetime.time, datetime.timedelta, UUID)
-"""Types of single values that JSON can tell apart, each from others of its own type."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,12 +37,12 @@ class About:
     Attributes:
         words: What it is, for listings.
         mark: `Mark.SHARED` where it is equal on all peers, `Mark.OWN` where it is each peer's own affair.
-        field: How its values are checked, besides by its type; None where any of the type will do.
+        limits: How its values are checked, besides by its type.
     """
 
     words: str = ""
     mark: Mark = Mark.SHARED
-    field: FieldInfo | None = None
+    limits: FieldInfo = dataclasses.field(default_factory=FieldInfo)
 
 
 def option(default: Any, words: str = "", *, shared: bool = True, **limits: Any) -> Any:
@@ -61,7 +54,7 @@ def option(default: Any, words: str = "", *, shared: bool = True, **limits: Any)
         shared: Whether it must be equal on all peers; if not, it is each peer's own affair.
         limits: What its values are limited to, as arguments of pydantic's `Field`: ``ge=0``, ``lt=1``, ``pattern=...``.
     """
-    about = About(words, Mark.SHARED if shared else Mark.OWN, Field(None, **limits))
+    about = About(words, Mark.SHARED if shared else Mark.OWN, Field(**limits))
     if callable(default):
         return dataclasses.field(default_factory=default, metadata={_KEY: about})
     return dataclasses.field(default=default, metadata={_KEY: about})
@@ -91,38 +84,24 @@ def make_options(algorithm: type[Algorithm], values: Mapping[str, Any], where: s
             raise AlgorithmError(f"{where} {name}: it is a setting of its own: --{name.replace('_', '-')}")
         if name not in known:
             raise UnknownName(f"option of {algorithm.name}", name, known or ["(none)"], where)
-    try:
-        checked = _model(algorithm).model_validate(_as_typed(algorithm, values))
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0])
-        if first["type"] == "missing":
-            raise AlgorithmError(f"{algorithm.name} needs {where} {name}=VALUE: it has no default") from error
-        message = first["msg"].removeprefix("Value error, ").lower()
-        raise AlgorithmError(f"{where} {name}={values[name]}: {message} ({algorithm.name})") from error
-    given = {name: getattr(checked, name) for name in values}
+    given = {}
+    for name, value in values.items():
+        try:
+            given[name] = _kinds(algorithm)[name].validate_json(to_json(value))  # of a list it makes a tuple
+        except ValidationError as error:
+            message = error.errors()[0]["msg"].removeprefix("Value error, ").lower()
+            raise AlgorithmError(f"{where} {name}={value}: {message} ({algorithm.name})") from error
     try:
         made = algorithm.Options(**given)
-    except (ValueError, TypeError) as error:  # of a __post_init__
+    except (ValueError, TypeError) as error:  # of a __post_init__, or one without a default is missing
         raise AlgorithmError(f"{where}: {algorithm.name} refuses its options: {describe(error)}") from error
-    try:
-        shared_options(made)
-    except (ValueError, TypeError) as error:
-        raise AlgorithmError(
-            f"algorithm {algorithm.name}: an option that all peers share must be numbers, texts, lists or tables of "
-            f"such, which can be compared ({describe(error)}); or say option(..., shared=False)"
-        ) from error
+    for name, value in shared_options(made).items():
+        if not all(map(_comparable, value if isinstance(value, list) else [value])):
+            raise AlgorithmError(
+                f"algorithm {algorithm.name}: its option {name} is {value!r}; what all peers share must be a number of "
+                "at most 64 bits, a text or a list of such, which can be compared; or say option(..., shared=False)"
+            )
     return made
-
-
-def _as_typed(algorithm: type[Algorithm], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists as what the options are: tables of options know no tuples and sets."""
-    hints = get_type_hints(algorithm.Options, include_extras=True)
-    kinds = {name: get_origin(hints[name]) or hints[name] for name in values}
-    return {
-        name: kinds[name](value) if isinstance(value, list) and kinds[name] in (tuple, set, frozenset) else value
-        for name, value in values.items()
-    }
 
 
 def check_options(algorithm: type[Algorithm]) -> None:
@@ -138,7 +117,7 @@ def check_options(algorithm: type[Algorithm]) -> None:
             f"algorithm {algorithm.name}: its Options must be a frozen dataclass: put @dataclass(frozen=True) above it"
         )
     try:
-        _model(algorithm)
+        _kinds(algorithm)
     except Exception as error:
         raise AlgorithmError(f"algorithm {algorithm.name}: its Options cannot be checked: {describe(error)}") from error
 
@@ -149,57 +128,21 @@ def shared_options(options: Any) -> dict[str, Any]:
     Args:
         options: An instance of `Options`, such as ``algorithm.options``.
     """
-    shared = {
-        field.name: getattr(options, field.name)
-        for field in dataclasses.fields(options)
-        if field.metadata.get(_KEY, About()).mark is Mark.SHARED
-    }
-    return {name: _plain(value) for name, value in shared.items()}
+    about = {field.name: field.metadata.get(_KEY, About()) for field in dataclasses.fields(options)}
+    values = {name: getattr(options, name) for name, one in about.items() if one.mark is Mark.SHARED}
+    return {name: [*value] if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-def _plain(value: Any) -> Any:
-    """A value as plain JSON, so that two different ones of one type never look alike.
-
-    Raises:
-        TypeError, ValueError: It is of a type of which that is not known.
-    """
-    if isinstance(value, Enum):
-        return _plain(value.value)
-    if isinstance(value, set | frozenset):  # their order differs from process to process
-        return sorted((_plain(one) for one in value), key=repr)
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        if len({type(key) for key in value}) > 1:
-            raise TypeError(f"a table with keys of several types: {[*value]!r}")
-        return {_key(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, float) and math.isnan(value):
-        raise ValueError("nan, which equals nothing")
-    if isinstance(value, int) and not -(2**63) <= value < 2**64:
-        raise ValueError("a whole number of more than 64 bits, which no message carries: give it as text")
-    if value is None or isinstance(value, _PLAIN):
-        return to_jsonable_python(value)
-    raise TypeError(f"a {type(value).__name__}")
-
-
-def _key(key: Any) -> str:
-    ((name, _),) = to_jsonable_python({_plain(key): None}).items() if isinstance(key, _PLAIN) else ((key, None),)
-    if not isinstance(name, str):
-        raise TypeError(f"a table with the key {key!r}")
-    return name
+def _comparable(value: Any) -> bool:
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**64  # what a message carries
+    return value is None or isinstance(value, str) or (isinstance(value, float) and not math.isnan(value))
 
 
 @functools.cache
-def _model(algorithm: type[Algorithm]) -> type[BaseModel]:
-    """A pydantic model that checks values for the options."""
+def _kinds(algorithm: type[Algorithm]) -> dict[str, TypeAdapter[Any]]:
+    """By name, what checks an option's values."""
     hints = get_type_hints(algorithm.Options, include_extras=True)
-    fields: dict[str, Any] = {}
-    for field in dataclasses.fields(algorithm.Options):
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        # What is not given keeps the dataclass's own default, so any will do here.
-        plain = Field() if required else Field(None)
-        fields[field.name] = hints[field.name], field.metadata.get(_KEY, About()).field or plain
-    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
-    return create_model(f"{algorithm.__name__}Options", __config__=config, **fields)
+    config = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+    kinds: dict[str, Any] = {name: Annotated[hints[name], one.limits] for name, one in about_options(algorithm).items()}
+    return {name: TypeAdapter(kind, config=config) for name, kind in kinds.items()}
