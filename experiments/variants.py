@@ -19,7 +19,6 @@ from dpeer.federation.settings import Settings, option_names
 from dpeer.sections import names
 from dpeer.topology.settings import GraphSettings
 from dpeer.training import find_algorithm
-from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.options import about_options
 from dpeer.training.settings import TaskSettings
 
@@ -59,7 +58,7 @@ class Variant:
     @property
     def alone(self) -> bool:
         """Whether the row's peers share nothing, so that graphs have no effect on it."""
-        return facts_of(find_algorithm(self.algorithm)).shares == "nothing"
+        return find_algorithm(self.algorithm).shares == "nothing"
 
     @property
     def settled(self) -> frozenset[str]:

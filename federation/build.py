@@ -102,7 +102,7 @@ def build(
         os.chdir(home)
     rank, data, run, how = config.rank, config.data, config.run, config.training
     own_folder = rank_folder(run.out, rank).absolute()  # now: the task may change to another folder
-    shares, private = config.facts.shares, config.privacy.privacy != "none"
+    shares, private = config.algorithm.shares, config.privacy.privacy != "none"
     check_settings(config)
     if (policy := find(config.network.secret)) is not None:
         obey(policy.verdicts(config.values()))

@@ -42,7 +42,7 @@ def check_exchange(config: RunConfig, graph: Topology) -> None:
         ConfigurationError: Names the setting, its value, and what would be right.
     """
     _check(_of_mixing(config))
-    if config.facts.shares != "nothing":
+    if config.algorithm.shares != "nothing":
         check_hostile(config.training, graph)
 
 
@@ -85,7 +85,7 @@ def _of_settings(config: RunConfig) -> Refused:
             f"--keep blend with --privacy {level}: its weight is read off data without noise: leave it out",
         )
         yield (
-            config.facts.shares == "nothing",
+            config.algorithm.shares == "nothing",
             f"--keep blend with --algorithm {config.training.algorithm}: nothing is shared, so the federated and the "
             "local-only model are one: use --keep best",
         )
@@ -117,8 +117,8 @@ def _of_mixing(config: RunConfig) -> Refused:
         )
     yield (
         server and issubclass(config.algorithm, DisPFL),
-        f"--participation-mode server: {config.facts.name} mixes in a way of its own, which needs what each receiver "
-        "itself has sent in the round: use --participation-mode peers, or another --algorithm",
+        f"--participation-mode server: {config.algorithm.name} mixes in a way of its own, which needs what each "
+        "receiver itself has sent in the round: use --participation-mode peers, or another --algorithm",
     )
 
 

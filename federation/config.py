@@ -29,7 +29,7 @@ from dpeer.topology.settings import GraphSettings, build_graph
 from dpeer.training.settings import DataPart, TrainingPart
 
 if TYPE_CHECKING:
-    from dpeer.training import Algorithm, Facts
+    from dpeer.training import Algorithm
 
 DEFAULT_FILE = Path("dpeer.toml")
 BESIDE_FILE = ("schema", "faults", "secret", "init_from")
@@ -166,8 +166,6 @@ class RunConfig:
     host: HostPart
     run: RunPart
     algorithm: type[Algorithm]
-    facts: Facts
-    """What the algorithm's class states of itself."""
     options: Any
     """The algorithm's `Options`."""
     given: Mapping[str, Any]
@@ -208,7 +206,7 @@ class RunConfig:
             task=data.task,
             finish=how.finish,
             standardize=bool(data.standardize),
-            shares=self.facts.shares != "nothing",
+            shares=self.algorithm.shares != "nothing",
         )
 
     def planned_rounds(self, first: int = 0) -> int:
@@ -265,7 +263,6 @@ def resolve(settings: Settings, rank: int) -> RunConfig:
         rank=rank,
         **parts,
         algorithm=algorithm,
-        facts=training.facts_of(algorithm),
         options=training.make_options(algorithm, values["algorithm_options"]),
         given=settings.model_dump(mode="json", exclude_unset=True, exclude={"rank"}),
         held_out_if_enough=if_enough,

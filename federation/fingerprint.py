@@ -45,7 +45,7 @@ def fingerprint(config: RunConfig) -> dict[str, Any]:
         "weights": graph.weights_rule,
         **{f"weight of rank {rank}": brought for rank, brought in enumerate(graph.declared)},
         "edges": graph.digest,
-        "algorithm": config.facts.name,  # its file may lie elsewhere on every host
+        "algorithm": config.algorithm.name,  # its file may lie elsewhere on every host
         **({} if is_built_in(algorithm) else {"algorithm's source": source_hash(algorithm)}),
         "rounds": values["rounds"],
         "seed": values["seed"],

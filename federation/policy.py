@@ -113,7 +113,7 @@ class Policy(Section):
             elif value is not None and listed is not None and name == rule.removesuffix("s"):
                 yield rule, name, value, value in listed, ""
         if safe and self.leaves is not None:
-            shares = training.facts_of(training.find_algorithm(values["algorithm"])).shares
+            shares = training.find_algorithm(values["algorithm"]).shares
             yield "leaves", "algorithm", values["algorithm"], shares != "model", f", which sends its {shares}"
 
     def _figures(self, values: Mapping[str, Any]) -> Compared:

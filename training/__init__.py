@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         shared_options,
         source_hash,
     )
-    from dpeer.training.algorithms.base import Facts, facts_of
     from dpeer.training.building import build_learner
     from dpeer.training.codecs import Codec, Undecodable
     from dpeer.training.data.partitions import partition
@@ -39,8 +38,6 @@ _PLACES = {
     "ALGORITHMS": "dpeer.training.algorithms",
     "Algorithm": "dpeer.training.algorithms",
     "find_algorithm": "dpeer.training.algorithms",
-    "Facts": "dpeer.training.algorithms.base",
-    "facts_of": "dpeer.training.algorithms.base",
     "adamw": "dpeer.training.adam",
     "make_options": "dpeer.training.algorithms",
     "option": "dpeer.training.algorithms",
@@ -78,7 +75,6 @@ __all__ = [
     "Choices",
     "Codec",
     "Evaluation",
-    "Facts",
     "Hyperparameters",
     "Task",
     "TorchLearner",
@@ -88,7 +84,6 @@ __all__ = [
     "adamw",
     "build_learner",
     "class_counts",
-    "facts_of",
     "find_algorithm",
     "forget",
     "load_task",

@@ -14,7 +14,6 @@ from dpeer.privacy import ClientSession, SampleTerms, Session
 from dpeer.privacy.guarantee import Phase
 from dpeer.training import payload
 from dpeer.training.algorithms import Algorithm, find_algorithm
-from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.plugins import blamed, extras_of, is_built_in, new_algorithm
 from dpeer.training.codecs import Codec, Dense, Masked, new_codec
 from dpeer.training.combinations import Combination, check, has_mixed
@@ -85,18 +84,19 @@ def build_learner(
         ConfigurationError: Two of these do not go together; see `dpeer.training.combinations`.
     """
     found = find_algorithm(algorithm)
-    own, facts, h = not is_built_in(found), facts_of(found), hyperparameters or Hyperparameters(**found.defaults)
+    own, h = not is_built_in(found), hyperparameters or Hyperparameters(**found.defaults)
+    shares = found.shares != "nothing"
     make = partial(new_algorithm, found, {} if options is None else options)
     generators = GlobalGenerators(seed, rank, compute.device, draws=own or task.draws)
     with generators.kept(Purpose.START, 0) if own else nullcontext():
         made = make()
-        parts = split(task.model, task.head, facts.shares, facts.name)
-        frozen = frozen_alike(task.model, task.head) if facts.shares != "nothing" else {}
+        parts = split(task.model, task.head, found.shares, found.name)
+        frozen = frozen_alike(task.model, task.head) if shares else {}
         values = torch.cat([new_vector(0), *(parameter.detach().reshape(-1) for _, parameter in parts.body)])
         alike = payload.digest(values, frozen)  # before the algorithm's code sees the data
         extras = extras_of(made, parts)
         start = torch.cat([new_vector(sum(extras.values())), values])
-        codec = new_codec(h.compress, start.to(compute.device), rank) if facts.shares != "nothing" else None
+        codec = new_codec(h.compress, start.to(compute.device), rank) if shares else None
         check(Combination(made, h, task, session, keep, evaluate_on, compute.amp, codec, tuple(extras)))
         claim(task.model)
         with compute.reporting():
@@ -113,7 +113,7 @@ def build_learner(
             made.start(trainer)
         if own and (trainer.extras.data.any() or payload.digest(trainer.body.data, frozen) != alike):
             raise AlgorithmError(
-                f"algorithm {facts.name}: its start has changed the body or extras, or frozen values outside the head, "
+                f"algorithm {found.name}: its start has changed the body or extras, or frozen values outside the head, "
                 "which are to begin equal on all peers and would tell of this peer's data: change them in train"
             )
         gossip = _gossip(trainer, codec, session)
@@ -124,9 +124,7 @@ def build_learner(
             opened = private.session
     finishing = Finishing(made, trainer)
     origin = _origin(session, None if task.initial is None else task.initial.origin)
-    keeping = Keeping(
-        trainer, finishing, selection, shares=facts.shares != "nothing", origin=origin, training=training_accuracy
-    )
+    keeping = Keeping(trainer, finishing, selection, shares=shares, origin=origin, training=training_accuracy)
     kept: dict[str, Stateful] = {
         "algorithm": made, "extras": trainer.extras, "codec": gossip, "finish": finishing, "sampled": trainer.source,
     }  # fmt: skip
@@ -172,7 +170,7 @@ def _origin(session: ClientSession | SampleTerms | None, first: Origin | None) -
 
 def _about(algorithm: Algorithm, trainer: Trainer, gossip: Gossip, finishing: Finishing, digest: str) -> About:
     """What the learner states about itself."""
-    shares, personal = facts_of(type(algorithm)).shares != "nothing", algorithm.state.get("personal")
+    shares, personal = algorithm.shares != "nothing", algorithm.state.get("personal")
     parts = {"body": trainer.body.count, "head": trainer.head.count}
     trained = (parts.get(phase.part, trainer.model.count) for phase in trainer.source.planned)
     return About(

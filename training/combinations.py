@@ -9,7 +9,6 @@ from typing import Literal
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import ClientSession, SampleTerms
 from dpeer.training.algorithms import Algorithm
-from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.dis_pfl import DisPFL
 from dpeer.training.algorithms.fedadamw import FedAdamW
 from dpeer.training.algorithms.fedper import LocalAdamW
@@ -116,7 +115,7 @@ ROWS: tuple[Row, ...] = (
     ),
     (lambda c: c.sample and c.is_(FedRoD), _HIDES + "counts the examples of each class for its loss" + _OTHER),
     (
-        lambda c: c.sample and c.sample.head == "post" and facts_of(type(c.algorithm)).shares != "body",
+        lambda c: c.sample and c.sample.head == "post" and c.algorithm.shares != "body",
         "--dp-head post: {name} keeps no head at home that it trains by itself; use --dp-head joint, or an algorithm "
         "that does, such as dfedmdc",
     ),
@@ -143,7 +142,7 @@ ROWS: tuple[Row, ...] = (
     ),
     # Privacy at either level.
     (
-        lambda c: c.private and has_mixed(c.algorithm) and facts_of(type(c.algorithm)).mixed_uses_data,
+        lambda c: c.private and has_mixed(c.algorithm) and type(c.algorithm).mixed_uses_data,
         "--privacy {private} cannot be used with {name}, whose `mixed` may look at data, which no noise would cover: "
         "have it use releases alone and state `mixed_uses_data = False`, or move that into `train`",
     ),

@@ -132,17 +132,6 @@ def _check_own(spec: str, choices: Choices) -> None:
 
 
 def _made(spec: str, factory: Callable[..., Any], place: tuple[int, int, int], options: Mapping[str, Any]) -> Task:
-    try:
-        inspect.signature(factory).bind(*place, **options)
-    except TypeError as error:
-        takes = ", ".join(str(p.replace(annotation=p.empty)) for p in inspect.signature(factory).parameters.values())
-        gave = ", ".join(options) or "none"
-        raise TaskError(
-            f"task {spec!r} cannot be called as task(rank, size, seed, **options) with the options given ({gave}): "
-            f"{error}; it takes ({takes})"
-        ) from error
-    except ValueError:  # a callable without a signature, written in C: the call itself will tell
-        pass
     seed_globals(place[2])
     with blame(f"task {spec!r} failed"), defaults_kept():
         task = factory(*place, **options)

@@ -151,7 +151,7 @@ def _compared(
     device: str | None,
 ) -> Effect | None:
     peer = saved_peer(folder, tell, alone="always", **({} if device is None else {"device": device}))
-    if peer.config.facts.shares == "nothing":
+    if peer.config.algorithm.shares == "nothing":
         raise ConfigurationError(
             f"{str(folder)!r}: with --algorithm {peer.config.training.algorithm} nothing was shared, so nothing can be "
             "compared"

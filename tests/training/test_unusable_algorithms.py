@@ -57,7 +57,7 @@ number = 3
         ("Algorithm", "mine.py:Algorithm' is the class Algorithm"),
         ("number", "mine.py:number' is a int"),
         ("Abstract", "mine.py:Abstract': Abstract does not define train(self, peer)"),
-        ("Nowhere", "algorithm Nowhere: its shares is missing"),
+        ("Nowhere", "Nowhere': its shares is None; it must be one of 'model'"),
         ("Thawed", "algorithm Thawed: its Options must be a frozen dataclass"),
         ("Odd", "algorithm Odd: its Options cannot be checked: NameError"),
         ("Uses", "mine.py:Uses': its uses name 'mu'"),
@@ -89,10 +89,9 @@ class Registry(Plain):
     ("attributes", "fragment"),
     [
         ({"__init__": lambda self, options=None: None}, "algorithm Own: its __init__ must call super()"),
-        ({"mixed_uses_data": None}, "algorithm Own: its mixed_uses_data is None"),
+        ({"mixed_uses_data": None}, "algorithm 'Own': its mixed_uses_data is None"),
         ({"defaults": {"body_epochs": -3}}, "algorithm 'Own': its defaults: body_epochs = -3"),
         ({"defaults": {"rounds": 1}}, "algorithm 'Own': its defaults name 'rounds'"),
-        ({"state": lambda self: {}}, "algorithm 'Own' has a method 'state', which nothing calls: keep tensors in"),
         (
             {"start": lambda self, peer: self.state.update({0: torch.zeros(2)})},
             "algorithm Own: its state has 0, a torch.strided",
@@ -144,7 +143,7 @@ NO_EFFECT = {"aggregate": "full", "blocks": "residual"}
 @pytest.mark.parametrize(
     ("call", "fragment"),
     [
-        (lambda: make_options(Needy, {}), "Needy needs --algorithm-option gamma=VALUE"),
+        (lambda: make_options(Needy, {}), "Needy refuses its options: TypeError: "),
         (
             lambda: make_options(Needy, {"gamma": 1, "k": 13}),
             "--algorithm-option: Needy refuses its options: ValueError",

@@ -5,63 +5,16 @@ Whether noise has to cover what leaves a peer follows from these facts.
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar
 
 from torch import Tensor
 
-from dpeer.exceptions import AlgorithmError
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import Shares, Split
 from dpeer.training.trainer import Trainer
-
-
-@dataclass(frozen=True)
-class Facts:
-    """The facts of a class.
-
-    Attributes:
-        algorithm: The class.
-        name: See `Algorithm`, as for the next three.
-        shares: What of the model it sends.
-        mixed_uses_data: Whether `mixed` may look at data: True unless this very class says False.
-    """
-
-    algorithm: type
-    name: str
-    shares: Shares
-    mixed_uses_data: bool
-
-
-@functools.cache
-def facts_of(algorithm: type) -> Facts:
-    """The facts of a class, as they are when this is first asked.
-
-    Raises:
-        AlgorithmError: A fact is missing or of another type.
-    """
-    own = vars(algorithm)
-    what = f"algorithm {own.get('name', algorithm.__name__)}"
-    if not {"name", "summary"} <= own.keys():
-        raise AlgorithmError(
-            f"{what}: a class that it derives from has an __init_subclass__ that must call "
-            "super().__init_subclass__(**arguments)"
-        )
-    name: Any = own["name"]
-    shares: Any = getattr(algorithm, "shares", None)
-    if not isinstance(name, str) or not name:
-        raise AlgorithmError(f"{what}: its name is {name!r}; it must be a text")
-    if shares not in get_args(Shares):
-        is_ = "is missing" if shares is None else f"is {shares!r}"
-        raise AlgorithmError(f"{what}: its shares {is_}; it must be one of {', '.join(map(repr, get_args(Shares)))}")
-    uses_data: Any = own.get("mixed_uses_data", True)
-    if type(uses_data) is not bool:
-        raise AlgorithmError(f"{what}: its mixed_uses_data is {uses_data!r}; it must be True or False")
-    return Facts(algorithm, name, shares, uses_data)
-
 
 _LEAVES = {"model": "the whole model", "body": "the body", "nothing": "nothing"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from pydantic import ValidationError
@@ -12,13 +12,13 @@ from torch import Tensor
 
 from dpeer import plugins
 from dpeer.exceptions import AlgorithmError
-from dpeer.training.algorithms.base import Algorithm, facts_of
+from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.options import check_options, make_options
 from dpeer.training.errors import blame
 from dpeer.training.flat import check_extras
 from dpeer.training.randomness import LOCK
 from dpeer.training.settings import Hyperparameters
-from dpeer.training.split import Split
+from dpeer.training.split import Shares, Split
 from dpeer.training.trainer import Trainer
 
 PLUGIN = plugins.Kind(
@@ -28,15 +28,6 @@ PLUGIN = plugins.Kind(
     AlgorithmError,
     lambda thing: isinstance(thing, type) and issubclass(thing, Algorithm),
 )
-
-_GONE = {
-    "state": "keep tensors in the dictionary `self.state`, which is saved and loaded",
-    "restore": "tensors of `self.state` are loaded by themselves",
-    "finish": "`--finish all:E` trains the whole model at home after the last round, and `head:E` its head",
-    "sit_out": "compare `peer.number` in `train` with the round that was trained last",
-    "codec": "`--compress FILE.py:CLASS` takes a codec",
-}
-"""Methods that nothing calls, and what is right in their place."""
 
 
 def load_algorithm(spec: str) -> type[Algorithm]:
@@ -69,13 +60,18 @@ def check_algorithm(found: Any, text: str) -> type[Algorithm]:
     missing = sorted(getattr(found, "__abstractmethods__", ()))
     if missing:
         raise AlgorithmError(f"{what}: {found.__name__} does not define {', '.join(missing)}(self, peer)")
-    facts_of(found)
-    if gone := next((name for name in _GONE if callable(getattr(found, name, None))), None):
-        raise AlgorithmError(f"{what} has a method {gone!r}, which nothing calls: {_GONE[gone]}")
-    for attribute, names in (("uses", found.uses), ("defaults", found.defaults)):
-        wrong = next((name for name in names if name not in Hyperparameters.model_fields), None)
-        if wrong is not None:
-            raise AlgorithmError(f"{what}: its {attribute} name {wrong!r}, which is no hyperparameter")
+    if not {"name", "summary"} <= vars(found).keys():
+        raise AlgorithmError(
+            f"{what}: a class that it derives from has an __init_subclass__ that must call "
+            "super().__init_subclass__(**arguments)"
+        )
+    for attribute, values in (("shares", get_args(Shares)), ("mixed_uses_data", (True, False))):
+        if (value := getattr(found, attribute, None)) not in values:
+            raise AlgorithmError(
+                f"{what}: its {attribute} is {value!r}; it must be one of {', '.join(map(repr, values))}"
+            )
+    if wrong := [name for name in found.uses if name not in Hyperparameters.model_fields]:
+        raise AlgorithmError(f"{what}: its uses name {wrong[0]!r}, which is no hyperparameter")
     if "rounds" in found.defaults:
         raise AlgorithmError(f"{what}: its defaults name 'rounds', which all algorithms are given alike")
     try:
@@ -152,7 +148,7 @@ def extras_of(algorithm: Algorithm, split: Split) -> dict[str, int]:
     """
     with blamed(algorithm, "extras"):
         sizes = algorithm.extras(split)
-    return check_extras(sizes, algorithm.name, shares=facts_of(type(algorithm)).shares != "nothing")
+    return check_extras(sizes, algorithm.name, shares=algorithm.shares != "nothing")
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from torch import Tensor
 from dpeer.exceptions import CheckpointError
 from dpeer.privacy import SampleSession, Session
 from dpeer.training.algorithms import Algorithm, shared_options
-from dpeer.training.algorithms.base import facts_of
 from dpeer.training.algorithms.plugins import check_state
 from dpeer.training.codecs import identity
 from dpeer.training.device import CPU, host
@@ -66,7 +65,7 @@ class Checkpoints:
         session: Session | None,
     ) -> None:
         self._algorithm, self._trainer, self._parts, self._selection = algorithm, trainer, parts, selection
-        self._name = facts_of(type(algorithm)).name
+        self._name = algorithm.name
         self._session, self._protects_records = session, isinstance(session, SampleSession)
         self.room: Mapping[str, Tensor] = {}
 
