@@ -24,7 +24,7 @@ from dpeer.training.per_row_metrics import Rows
 from dpeer.training.randomness import GlobalGenerators, Purpose
 from dpeer.training.selection import ModelSelection, Point
 from dpeer.training.state.checkpoints import Checkpoints
-from dpeer.training.state.kept_model import Keeping
+from dpeer.training.state.kept_model import Keeping, input_shape
 from dpeer.training.step_pace import RoundPace
 from dpeer.training.trainer import Trainer
 
@@ -355,10 +355,10 @@ class TorchLearner:
         Raises:
             TaskError: The task's model or data raised.
         """
-        with self._calling(Purpose.EVALUATE, self.trainer.number):
-            found = self.keeping.predictions()
+        with self.kept():
+            found, shape = self.selection.predictions(), input_shape(self.trainer.task)
         # Outside, for it imports libraries, of which some draw random numbers when they are imported.
-        return self.keeping.about(*found)
+        return self.keeping.about(found, shape)
 
     def rows(self) -> tuple[Evaluation, Rows | None]:
         """Measure the model that `write_model` writes, and how it does on each row of what `evaluate` uses.
@@ -366,8 +366,8 @@ class TorchLearner:
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        with self._calling(Purpose.EVALUATE, self.trainer.number):
-            return self.keeping.rows()
+        with self.kept():
+            return self.selection.rows()
 
     def measure_training_accuracy(self) -> float | None:
         """The accuracy of the model that `write_model` writes on the training data.
@@ -375,8 +375,8 @@ class TorchLearner:
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        with self._calling(Purpose.EVALUATE, self.trainer.number):
-            return self.keeping.training_accuracy()
+        with self.kept():
+            return self.selection.accuracy_on(self.trainer.data)
 
     def constant_loss(self) -> float | None:
         """The loss of always answering the mean of the own training targets; None where they are no such numbers."""

@@ -18,7 +18,6 @@ from dpeer.training.evaluation import Evaluation
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.lora.adapting import merged
 from dpeer.training.measures import Measured
-from dpeer.training.per_row_metrics import Rows
 from dpeer.training.selection import ModelSelection, Point
 from dpeer.training.state import store
 from dpeer.training.state.store import Origin
@@ -156,34 +155,7 @@ class Keeping:
             values = module.state_dict() if self._trainer.task.lora is None else merged(module)
             store.write_model(values, path, self._origin, blend=blend is not None)
 
-    def predictions(self) -> tuple[tuple[Tensor, Tensor] | None, list[int] | None]:
-        """Outputs and targets of the kept model, as `ModelSelection.predictions`, and the shape of one input.
-
-        Raises:
-            TaskError: The task's model or data raised.
-        """
-        with self.kept():
-            return self._selection.predictions(), input_shape(self._trainer.task)
-
     def about(self, found: tuple[Tensor, Tensor] | None, shape: list[int] | None) -> dict[str, Any]:
-        """Entries of the model card for the kept model with these `predictions`."""
+        """Entries of the model card for the kept model, its `ModelSelection.predictions` and the shape of an input."""
         task, selection = self._trainer.task, self._selection
         return about(task, shape, selection.measured_on, selection.figures(found, class_names(task)))
-
-    def training_accuracy(self) -> float | None:
-        """The kept model's accuracy on the training data.
-
-        Raises:
-            TaskError: The task's model, loss, metrics or data raised.
-        """
-        with self.kept():
-            return self._selection.accuracy_on(self._trainer.data)
-
-    def rows(self) -> tuple[Evaluation, Rows | None]:
-        """Measure the kept model, and how it does on each row of what it is measured on.
-
-        Raises:
-            TaskError: The task's model, loss, metrics or data raised.
-        """
-        with self.kept():
-            return self._selection.rows()
