@@ -48,7 +48,6 @@ from dpeer.training.device import Compute, find_device
 from dpeer.training.payload import little_endian
 from dpeer.training.settings import DataSettings
 from dpeer.training.step_pace import StepPace
-from dpeer.training.validation import whole_training_set
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ def build(
             "--keep blend needs validation data, which weigh both models: hold some out with --validation 0.1 (your "
             "own task: `validation=`), or use --keep last"
         )
-    content = content_of(task, private=private)
+    content = content_of(task)
     if resume:
         check_ledger(own_folder)
     own_data = PeerData(
@@ -272,16 +271,10 @@ def pace_of(config: RunConfig, compute: Compute) -> StepPace | None:
     return StepPace(share_of_cores(config.network, config.graph.size) if config.host.threads is None else None)
 
 
-def content_of(task: Task, *, private: bool) -> str | None:
-    """SHA-256 of all samples; None where they are not dense tensors in memory. It stays in the peer's folder.
-
-    It does not depend on what a run without privacy holds out: a private one on the same data must know them again.
-    """
+def content_of(task: Task) -> str | None:
+    """SHA-256 of all samples; None where they are not dense tensors in memory. It stays in the peer's folder."""
     content = hashlib.sha256()
-    parts = (task.train, task.validation, task.test)
-    if not private and (whole := whole_training_set(task)) is not None:
-        parts = (whole, None, task.test)
-    for dataset in parts:
+    for dataset in (task.train, task.validation, task.test):
         if dataset is None:
             continue
         if not isinstance(dataset, TensorDataset) or any(t.layout != torch.strided for t in dataset.tensors):

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.utils.data import Subset, TensorDataset
 
 from dpeer.exceptions import TaskError
@@ -76,15 +75,3 @@ def _rows(dataset: Any, index: Indices) -> Any:
         return Subset(dataset, index.tolist())
     rows = torch.from_numpy(index)
     return TensorDataset(*(tensor[rows] for tensor in dataset.tensors))
-
-
-def whole_training_set(task: Task) -> Any:
-    """The training data of tensors in memory as they were before some were held out, in their order."""
-    if task.held_out is None or not (_in_memory(task.train) and _in_memory(task.validation)):
-        return None
-    places: NDArray[np.int64] = np.empty(len(task.train) + len(task.validation), np.int64)
-    rest = np.delete(np.arange(len(places), dtype=np.int64), task.held_out)
-    places[rest], places[task.held_out] = np.arange(len(rest)), len(rest) + np.arange(len(task.held_out))
-    order = torch.from_numpy(places)
-    pairs = zip(task.train.tensors, task.validation.tensors, strict=True)
-    return TensorDataset(*(torch.cat(pair)[order] for pair in pairs))

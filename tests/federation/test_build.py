@@ -144,4 +144,4 @@ def test_where_nothing_is_shared_nobody_hears_anybody() -> None:
 )
 def test_data_have_a_hash_where_they_are_dense_tensors_of_any_type(data: Dataset[Any], known: bool) -> None:
     task = Task(model=nn.Linear(4, 2), head=("weight",), train=data, test=data)
-    assert (content_of(task, private=True) is not None) == known
+    assert (content_of(task) is not None) == known
