@@ -20,7 +20,7 @@ from dpeer.training.codecs.dense import Dense
 from dpeer.training.device import host
 from dpeer.training.flat import Exchanged
 from dpeer.training.mixing.disagreement import disagreement
-from dpeer.training.mixing.guard import TOO_FEW, Guard, Vectors
+from dpeer.training.mixing.guard import Guard, Vectors, median
 from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.mixing.weighted_sum import all_finite
 from dpeer.training.payload import Payload
@@ -132,8 +132,7 @@ class Gossip:
     def adopt(self, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
         """Replace the body by the mix of the payloads alone. This peer's own values are out of date, and left out.
 
-        A guard compares the bodies with their median, which also stands in for the own body where a rule needs one:
-        "clip" clips the differences from it, and a mean that would have nothing left to trim is the median itself.
+        Under a guard it is their weighted median in each coordinate: the own body is no measure of them any more.
         Trackers stay as they are.
 
         Args:
@@ -149,21 +148,12 @@ class Gossip:
         bodies = {rank: body for rank, body in found.items() if not isinstance(body, str)}
         refused |= {rank: "not-finite" for rank, body in bodies.items() if not all_finite(body)}
         bodies = {rank: body for rank, body in bodies.items() if rank not in refused}
-        distances: dict[int, float] = {}
-        own: dict[int, float] = {}
-        if bodies and not self._guard.plain:
-            bodies = {rank: _on_host(body) for rank, body in bodies.items()}
-            self._released, own = self._guard.center(bodies, weigh(bodies)), {self._rank: 0.0}
-            judged, distances = self._guard.judge(bodies, self._released)
-            judged = {rank: reason for rank, reason in judged.items() if reason != TOO_FEW}
-            bodies = {rank: body for rank, body in bodies.items() if rank not in judged}
-            refused |= judged
         if bodies:
-            put_back = self._kept()
-            if own and len(bodies) <= 2 * self._guard.robust.trim:
-                self._add({}, {self._rank: 1.0}, distances)
-            else:
-                self._add(bodies, {**weigh(bodies), **own}, distances)
+            put_back, row = self._kept(), weigh(bodies)
+            if not self._guard.plain:
+                self._released = median({rank: _on_host(body) for rank, body in bodies.items()}, row)
+                bodies, row = {}, {self._rank: 1.0}
+            self._add(bodies, row, {})
             put_back()
         self._released = None
         return refused

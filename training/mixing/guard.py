@@ -30,9 +30,6 @@ Vectors = Sequence[Tensor]
 BLOCK = 2**18
 """Values that distances are summed over at once; also how many values of all bodies together are sorted at once."""
 
-TOO_FAR, TOO_FEW = "too-far", "too-few"
-"""Reasons to leave a body out: it is too far from the own one; too few are left to trim as many as asked."""
-
 FEW = 32
 """Bodies that are ordered by exchanging."""
 
@@ -79,27 +76,13 @@ class Guard:
                 if not math.isfinite(apart):
                     refused[rank] = "not-finite"
                 elif self.max_norm is not None and apart > self.max_norm:
-                    refused[rank] = TOO_FAR
+                    refused[rank] = "too-far"
                 else:
                     distances[rank] = apart
         left = received.keys() - refused.keys()
         if len(left) < 2 * self.robust.trim:  # with the own body, there would be nothing between what is trimmed
-            refused |= dict.fromkeys(sorted(left), TOO_FEW)
+            refused |= dict.fromkeys(sorted(left), "too-few")
         return refused, distances
-
-    def center(self, received: Mapping[int, Vectors], weights: Mapping[int, float]) -> Vectors:
-        """The weighted median of bodies in each coordinate: what stands for the own body where that is out of date.
-
-        Args:
-            received: The neighbors' bodies by rank, at least one, each of the right size, finite and on the host.
-            weights: Theirs, with sum one.
-        """
-        bodies = [received[rank] for rank in sorted(received)]
-        found = torch.empty(sum(vector.numel() for vector in bodies[0]), dtype=torch.float32, device=CPU)
-        each = torch.tensor([weights[rank] for rank in sorted(received)], dtype=torch.float32, device=CPU)
-        for here, values in _side_by_side(found, bodies):
-            here.copy_(weighted_median(values, each))
-        return [found]
 
     def mix(
         self,
@@ -139,6 +122,21 @@ class Guard:
         if there is not into:
             into.copy_(there)
         return bool(torch.isfinite(there.sum()))
+
+
+def median(received: Mapping[int, Vectors], weights: Mapping[int, float]) -> Vectors:
+    """The weighted median of bodies in each coordinate.
+
+    Args:
+        received: The bodies by rank, at least one, each of the same size, finite and on the host.
+        weights: Theirs, with sum one.
+    """
+    bodies = [received[rank] for rank in sorted(received)]
+    found = torch.empty(sum(vector.numel() for vector in bodies[0]), dtype=torch.float32, device=CPU)
+    each = torch.tensor([weights[rank] for rank in sorted(received)], dtype=torch.float32, device=CPU)
+    for here, values in _side_by_side(found, bodies):
+        here.copy_(weighted_median(values, each))
+    return [found]
 
 
 def distance(body: Vectors, own: Vectors) -> float:
