@@ -6,7 +6,6 @@ the value is one, as in DP-FedAdamW, section 5.1.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,7 +17,7 @@ from dpeer.exceptions import TaskError
 from dpeer.training.split import Named, is_under
 
 _SEPARATE = ({"query", "key", "value"}, {"q_proj", "k_proj", "v_proj"}, {"q_lin", "k_lin", "v_lin"})
-_TOGETHER = {"qkv", "c_attn"}
+_TOGETHER = "qkv"
 _SIZES = ("head_dim", "attention_head_size")
 _NUMBERS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
 _OWN = {"weight", "bias", "base_layer.weight", "base_layer.bias"}
@@ -31,22 +30,19 @@ class Projection:
 
     Attributes:
         path: The module that it is of.
-        shape: Its shape, with the dimension of outputs as three: parts, heads, and outputs of a head.
-        dimension: Where that is.
+        shape: Its shape, with the first dimension, of outputs, as three: parts, heads, and outputs of a head.
         parts: The names of the parts, one letter each; one empty name for a single part.
     """
 
     path: str
     shape: tuple[int, ...]
-    dimension: int
     parts: tuple[str, ...]
 
     def slices(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """A name and an index of each part's heads."""
-        before = (slice(None),) * self.dimension
         for number, part in enumerate(self.parts):
-            for head in range(self.shape[self.dimension + 1]):
-                yield ".".join(filter(None, (self.path, part, str(head)))), (*before, number, head)
+            for head in range(self.shape[1]):
+                yield ".".join(filter(None, (self.path, part, str(head)))), (number, head)
 
 
 def projection_of(modules: Mapping[str, nn.Module], name: str, shape: tuple[int, ...]) -> Projection | None:
@@ -70,41 +66,29 @@ def projection_of(modules: Mapping[str, nn.Module], name: str, shape: tuple[int,
             continue
         if not _is_projection(modules[above], called):
             continue
-        dimension = _dimension(modules[layer], rest, len(shape))
-        if dimension is None:
+        if rest not in _OWN and not ("lora_B" in rest.split(".") and len(shape) == 2):
             return None
-        parts = tuple(_PARTS) if called in _TOGETHER else ("",)
-        outputs, uneven = divmod(shape[dimension], len(parts))
+        parts = tuple(_PARTS) if called == _TOGETHER else ("",)
+        outputs, uneven = divmod(shape[0], len(parts))
         size = 0 if uneven else _head_size(modules, above, outputs)
         # The weight that an adapter is beside has the adapter's module below its own, and is no block with it.
         own = layer if rest in _OWN else path
-        return _divided(own, shape, dimension, parts, size)
+        return _divided(own, shape, parts, size)
     return None
 
 
 def _of_torch(attention: nn.MultiheadAttention, path: str, leaf: str, shape: tuple[int, ...]) -> Projection | None:
     size = attention.head_dim
     if leaf in ("in_proj_weight", "in_proj_bias"):
-        return _divided(path, shape, 0, tuple(_PARTS), size)
+        return _divided(path, shape, tuple(_PARTS), size)
     if leaf in ("q_proj_weight", "k_proj_weight", "v_proj_weight"):
-        return _divided(path, shape, 0, (leaf[0],), size)
+        return _divided(path, shape, (leaf[0],), size)
     return None
 
 
 def _is_projection(above: nn.Module, called: str) -> bool:
     there = {name for name, _ in above.named_children()}
-    if called in _TOGETHER:
-        return "q_attn" not in there  # GPT-2's attention to another sequence: keys and values alone
-    return any(called in names and names <= there for names in _SEPARATE)
-
-
-def _dimension(layer: nn.Module, rest: str, dimensions: int) -> int | None:
-    """The dimension of outputs; None for a parameter that has none, or of which nothing is known."""
-    if rest in _OWN:
-        plain = getattr(layer, "base_layer", layer)
-        inputs_first = dimensions == 2 and hasattr(plain, "nf")  # the Conv1D of transformers: (inputs, outputs)
-        return 1 if inputs_first else 0
-    return 0 if "lora_B" in rest.split(".") and dimensions == 2 else None
+    return called == _TOGETHER or any(called in names and names <= there for names in _SEPARATE)
 
 
 def _head_size(modules: Mapping[str, nn.Module], above: str, outputs: int) -> int:
@@ -125,13 +109,10 @@ def _number(module: nn.Module, name: str) -> int:
     return found if type(found) is int and found > 0 else 0
 
 
-def _divided(path: str, shape: tuple[int, ...], dimension: int, parts: tuple[str, ...], size: int) -> Projection | None:
-    if not size or shape[dimension] % (len(parts) * size):
+def _divided(path: str, shape: tuple[int, ...], parts: tuple[str, ...], size: int) -> Projection | None:
+    if not size or shape[0] % (len(parts) * size):
         return None
-    heads = shape[dimension] // (len(parts) * size)
-    whole = (*shape[:dimension], len(parts), heads, size, *shape[dimension + 1 :])
-    assert math.prod(whole) == math.prod(shape)
-    return Projection(path, whole, dimension, parts)
+    return Projection(path, (len(parts), shape[0] // (len(parts) * size), size, *shape[1:]), parts)
 
 
 Grouping = Literal["layer", "residual"]

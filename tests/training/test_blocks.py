@@ -107,29 +107,16 @@ def test_three_layers_beside_the_number_of_their_heads() -> None:
     assert len(blocks(outer)[1]) == 3 * 4 + 1, "the module above says it"
 
 
-@pytest.mark.parametrize("inputs_first", [False, True])
-def test_one_layer_for_all_three(inputs_first: bool) -> None:
-    class Conv1D(nn.Module):
-        """As in transformers: the weight has shape (inputs, outputs)."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.nf = 24
-            self.weight, self.bias = nn.Parameter(torch.zeros(8, 24)), nn.Parameter(torch.zeros(24))
-
+def test_one_layer_for_all_three() -> None:
     attention = nn.Module()
-    attention.c_attn = Conv1D() if inputs_first else nn.Linear(8, 24)
-    attention.num_heads = 2
+    attention.qkv, attention.num_heads = nn.Linear(8, 24), 2
     found, names = blocks(attention)
-    assert names == [f"c_attn.{part}.{head}" for part in "qkv" for head in range(2)]
-    shown = members(attention, found, "c_attn.k.1")
+    assert names == [f"qkv.{part}.{head}" for part in "qkv" for head in range(2)]
+    shown = members(attention, found, "qkv.k.1")
     outputs = np.zeros(24)
     outputs[8 + 4 : 8 + 8] = 1
-    weight = shown["c_attn.weight"].T if inputs_first else shown["c_attn.weight"]
-    np.testing.assert_array_equal(weight, np.repeat(outputs[:, None], 8, axis=1))
-    np.testing.assert_array_equal(shown["c_attn.bias"], outputs)
-    attention.q_attn = nn.Linear(8, 8)  # then c_attn gives keys and values of another sequence
-    assert blocks(attention)[1] == ["c_attn", "q_attn"]
+    np.testing.assert_array_equal(shown["qkv.weight"], np.repeat(outputs[:, None], 8, axis=1))
+    np.testing.assert_array_equal(shown["qkv.bias"], outputs)
 
 
 def test_residual_blocks() -> None:

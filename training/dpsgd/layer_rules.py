@@ -54,21 +54,20 @@ class LayerRule:
         }
 
 
-_RULES: dict[str, LayerRule] = {}
+_RULES: dict[type[nn.Module], LayerRule] = {}
 
 
-def register(*kinds: type[nn.Module] | str, any_dims: bool = False) -> Callable[[GradientsOf], GradientsOf]:
+def register(*kinds: type[nn.Module], any_dims: bool = False) -> Callable[[GradientsOf], GradientsOf]:
     """Decorator that registers the rule of layer types.
 
     Args:
-        *kinds: Types, or the full names of types of libraries that need not be installed. A type derived from one of
-            them has no rule: it may compute anything.
+        *kinds: The types. One derived from them has no rule: it may compute anything.
         any_dims: See `LayerRule`.
     """
 
     def registered(compute: GradientsOf) -> GradientsOf:
         for kind in kinds:
-            _RULES[kind if isinstance(kind, str) else _name(kind)] = LayerRule(compute, any_dims)
+            _RULES[kind] = LayerRule(compute, any_dims)
         return compute
 
     return registered
@@ -83,11 +82,7 @@ def rule_of(layer: nn.Module) -> LayerRule | None:
             usual = layer.max_norm is None and not layer.scale_grad_by_freq and not layer.sparse
         case _:
             usual = True
-    return _RULES.get(_name(type(layer))) if usual else None
-
-
-def _name(kind: type[nn.Module]) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+    return _RULES.get(type(layer)) if usual else None
 
 
 @register(nn.Linear, any_dims=True)
@@ -96,14 +91,6 @@ def _linear(layer: nn.Linear, x: Tensor, g: Tensor) -> Mapping[str, ParameterGra
         return {"weight": OuterProducts(g, x), "bias": DenseGradients(g)}
     x, g = x.reshape(len(x), -1, layer.in_features), g.reshape(len(g), -1, layer.out_features)
     return {"weight": sequence_gradients(g, x), "bias": DenseGradients(g.sum(1))}
-
-
-@register("transformers.pytorch_utils.Conv1D", any_dims=True)
-def _transposed(layer: Any, x: Tensor, g: Tensor) -> Mapping[str, ParameterGradients]:
-    """Of a layer that computes x W + b."""
-    inputs, outputs = layer.weight.shape
-    x, g = x.reshape(len(x), -1, inputs), g.reshape(len(g), -1, outputs)
-    return {"weight": sequence_gradients(x, g), "bias": DenseGradients(g.sum(1))}
 
 
 @register(nn.Conv1d, nn.Conv2d, nn.Conv3d)

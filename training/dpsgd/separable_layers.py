@@ -20,7 +20,7 @@ SOURCES = ("dpeer.training.models",)
 """Packages of models whose forward passes keep examples apart, given parts that do."""
 
 _PARTS_OF_THOSE = (
-    *(f"transformers.models.{name}" for name in ("bert", "gpt2", "roberta", "swin", "vit")),
+    *(f"transformers.models.{name}" for name in ("bert", "roberta", "swin", "vit")),
     "transformers.activations",
     "transformers.pytorch_utils",
 )

@@ -35,18 +35,6 @@ N, SHORT = 6, 5
 IMAGES, WORDS = "images", "words"
 
 
-class Mean(nn.Module):
-    """The mean over places of what a model of the library gives, and a head."""
-
-    def __init__(self, net: nn.Module) -> None:
-        super().__init__()
-        self.net, self.head = net, nn.Linear(16, 3)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        out: Tensor = self.head(self.net(inputs).last_hidden_state.mean(1))
-        return out
-
-
 class Encoder(nn.Module):
     """torch's own encoder of one block on tokens."""
 
@@ -60,13 +48,6 @@ class Encoder(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         out: Tensor = self.head(self.block(self.tokens(tokens) + self.places).mean(1))
         return out
-
-
-def gpt2() -> nn.Module:
-    transformers = pytest.importorskip("transformers")
-    sizes = {"vocab_size": 11, "n_positions": 8, "n_embd": 16, "n_layer": 2, "n_head": 2}
-    drops = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
-    return Mean(transformers.GPT2Model(transformers.GPT2Config(**sizes, **drops)))
 
 
 def of_images(name: str) -> nn.Module:
@@ -94,8 +75,6 @@ CASES: dict[str, tuple[Build, str, str | None, str]] = {
     "RoBERTa": (partial(of_words, "roberta"), WORDS, None, "layers"),
     "RoBERTa, adapters": (partial(of_words, "roberta"), WORDS, "r=2", "layers"),
     "BERT": (partial(of_words, "bert"), WORDS, None, "layers"),
-    "GPT-2": (gpt2, WORDS, None, "layers"),
-    "GPT-2, adapters": (gpt2, WORDS, "r=2", "layers"),
     "torch's encoder": (Encoder, WORDS, None, "vectorized"),
     "torch's encoder, adapters": (Encoder, WORDS, "r=2", "vectorized"),
     "an embedding's adapters": (Encoder, WORDS, "r=2,targets=tokens", "vectorized"),
@@ -134,7 +113,7 @@ def by_a_loop(peer: Trainer, x: Tensor, y: Tensor) -> Tensor:
 
 @pytest.mark.parametrize(
     "case",
-    only(["ViT", "ViT, adapters everywhere", "Swin", "RoBERTa", "BERT", "GPT-2, adapters", "torch's encoder"], CASES),
+    only(["ViT", "ViT, adapters everywhere", "Swin", "RoBERTa", "BERT", "torch's encoder"], CASES),
 )
 def test_gradients_are_those_of_a_loop_and_the_backend_is_the_quickest(case: str) -> None:
     peer, x, y = setting(case)
