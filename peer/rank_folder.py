@@ -245,22 +245,13 @@ class RankFolder:
             if self._config.out is not None:
                 (self._config.out / SUMMARY).unlink(missing_ok=True)  # outdated only now
                 self.disk_free = shutil.disk_usage(self._config.out).free
-            self._warn_of_change(self._metrics.append(unsaved.entry))
+            self._metrics.append(unsaved.entry)
             unsaved.noted = True
         if now or unsaved.due:
             self._metrics.flush()
             checkpoint.write(self._checkpoints, unsaved.state, unsaved.save_learner)
             self.saved_at = time.time()
             self._unsaved = None
-
-    def _warn_of_change(self, changed: str | None) -> None:
-        """Warn once of another program's change to metrics.jsonl."""
-        if changed is not None and not self._warned and self._config.out is not None:
-            self._warned = True
-            self._warn(
-                f"{str(self._config.out / METRICS)!r} was {changed} in mid-run: leave it alone until the run ends; "
-                "the run goes on, and metrics_missing in summary.json counts the rounds whose line is missing"
-            )
 
     def _due(self, entry: Mapping[str, Any], *, over: bool) -> bool:
         """Whether a checkpoint is due after this round.
@@ -359,8 +350,12 @@ class RankFolder:
 
     def _results(self, status: str) -> dict[str, Any]:
         missing = self._metrics.missing(self.progress.completed)
-        if missing:
-            self._warn_of_change("deleted or cut short")
+        if missing and not self._warned and self._config.out is not None:
+            self._warned = True
+            self._warn(
+                f"{str(self._config.out / METRICS)!r} lacks {missing} of {self.progress.completed} lines "
+                "(metrics_missing in summary.json): another program has changed it in mid-run"
+            )
         return {
             "rank": self._config.rank,
             "status": status,

@@ -27,7 +27,6 @@ class MetricsFile:
     def __init__(self, path: Path | None, next_round: int = 0) -> None:
         self._path = path
         self._kept: list[str] = []
-        self._seen: tuple[int, ...] | None = None
         self._damaged, self._torn = 0, False
         self.known = 0, 0
         rounds = set[int]()
@@ -66,29 +65,18 @@ class MetricsFile:
         """Drop the lines that do not count from the file, which is made if it is missing."""
         if self._path:
             replace(self._path, "".join(f"{line}\n" for line in self._kept))
-            self._seen = _mark(self._path.stat())
         self._kept = []
 
-    def append(self, entry: dict[str, Any]) -> str | None:
-        """Add a round's line; after a power loss it may be missing until `flush` was called.
-
-        Args:
-            entry: The line.
-
-        Returns:
-            What another program did to the file since the last line ("deleted", "cut short", ...); else None.
-        """
+    def append(self, entry: dict[str, Any]) -> None:
+        """Add a round's line, also after one that has no end; after a power loss it may be missing until `flush`."""
         if self._path is None:
-            return None
-        line = json.dumps(entry) + "\n"
-        changed = self._changed()
-        if changed is not None and _has_no_end(self._path):
-            line = "\n" + line
-        with self._path.open("a") as file:
-            file.write(line)
-            file.flush()
-            self._seen = _mark(os.fstat(file.fileno()))
-        return changed
+            return
+        with self._path.open("a+b") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+            if file.read() not in (b"", b"\n"):
+                file.write(b"\n")
+            file.write(json.dumps(entry).encode() + b"\n")
 
     def flush(self) -> None:
         """Flush the lines to disk: the checkpoint that follows must not be ahead of them."""
@@ -99,7 +87,7 @@ class MetricsFile:
         except FileNotFoundError:
             if not self._path.parent.exists():
                 raise
-            # Another program has just deleted it: the next `append` reports it.
+            # Another program has just deleted it: `missing` counts its lines.
 
     def missing(self, completed: int) -> int:
         """How many of the completed rounds have no line in the file."""
@@ -109,25 +97,6 @@ class MetricsFile:
         found = {RoundRecord.of(entry).round for entry in entries if entry is not None}
         return len({*range(completed)} - found)
 
-    def _changed(self) -> str | None:
-        """Changes by another program since the last write; None without any."""
-        if self._path is None or self._seen is None:
-            return None
-        try:
-            found = _mark(self._path.stat())
-        except FileNotFoundError:
-            return "deleted"
-        if found[:2] != self._seen[:2]:
-            return "replaced by another file"
-        if found[2] != self._seen[2]:
-            return "cut short" if found[2] < self._seen[2] else "written to by another program"
-        return None
-
-
-def _mark(found: os.stat_result) -> tuple[int, ...]:
-    """The identity of a file as it was written last: device, inode, length."""
-    return found.st_dev, found.st_ino, found.st_size
-
 
 def _lines(path: Path) -> list[tuple[str, bool]]:
     """The lines of a file that are not empty, and whether each has an end; none without the file."""
@@ -135,11 +104,6 @@ def _lines(path: Path) -> list[tuple[str, bool]]:
         return []
     *whole, rest = path.read_text(encoding="utf-8", errors="replace").split("\n")
     return [(line, True) for line in whole if line.strip()] + ([(rest, False)] if rest.strip() else [])
-
-
-def _has_no_end(path: Path) -> bool:
-    """Whether a file's last line has no end."""
-    return any(not whole for _, whole in _lines(path))
 
 
 def _named(rounds: Collection[int]) -> str:

@@ -169,10 +169,10 @@ def test_a_folder_that_is_deleted_in_mid_run_ends_the_peer(
 ) -> None:
     append = MetricsFile.append
 
-    def deleted(file: MetricsFile, entry: dict[str, Any]) -> str | None:
+    def deleted(file: MetricsFile, entry: dict[str, Any]) -> None:
         if entry["round"] == 1:
             shutil.rmtree(tmp_path / "run")
-        return append(file, entry)
+        append(file, entry)
 
     monkeypatch.setattr(MetricsFile, "append", deleted)
     alone = ("--rank", 0, "--size", 2, "--algorithm", "local", "--rounds", 4, "--task", "mine.py:task")

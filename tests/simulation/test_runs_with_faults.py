@@ -136,11 +136,11 @@ def test_a_run_that_nobody_comes_to_the_end_of_has_failed(dpeer, task, tmp_path)
 def test_ctrl_c_stops_it_and_only_a_new_one_can_be_begun(simulate, monkeypatch, task, schedule, tmp_path):
     append, signals = MetricsFile.append, iter([signal.SIGINT])
 
-    def interrupted(file: MetricsFile, entry: dict[str, Any]) -> str | None:
+    def interrupted(file: MetricsFile, entry: dict[str, Any]) -> None:
         if entry["round"] == 2:
             for number in signals:
                 os.kill(os.getpid(), number)
-        return append(file, entry)
+        append(file, entry)
 
     monkeypatch.setattr(MetricsFile, "append", interrupted)
     (tmp_path / "faults.toml").write_text(fault("crash", ranks=[1], round=1, for_=50))
