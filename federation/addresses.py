@@ -46,7 +46,7 @@ def addresses(network: NetworkPart, size: int) -> dict[int, str]:
         if is_relay(address):
             _check_relay(network, rank, address)
             continue
-        if not (is_ipc(address, f"rank.{rank}.address") or has_own_transport(address)):
+        if not is_ipc(address, f"rank.{rank}.address"):
             _parse(address, f"rank.{rank}.address")
         if owners.setdefault(address, rank) != rank:
             raise AddressError(f"rank.{owners[address]} and rank.{rank} have the same address {address!r}")
@@ -99,8 +99,7 @@ def from_file(network: NetworkPart) -> bool:
 def all_on_this_host(network: NetworkPart, size: int) -> bool:
     """Whether every address is a loopback one, so that all peers share this machine's cores."""
     return all(
-        is_ipc(address, f"rank.{rank}")
-        or (not has_own_transport(address) and _is_loopback(_parse(_as_tcp(address), f"rank.{rank}")[0]))
+        is_ipc(address, f"rank.{rank}") or _is_loopback(_parse(_as_tcp(address), f"rank.{rank}")[0])
         for rank, address in addresses(network, size).items()
     )
 
@@ -116,7 +115,7 @@ def host_of(network: NetworkPart, rank: int) -> str | None:
 
 def unresolvable(address: str) -> str | None:
     """The address's host if no name server knows it (yet); None if it can be dialled."""
-    if is_ipc(address, "address") or has_own_transport(address):
+    if is_ipc(address, "address"):
         return None
     host, _ = _parse(_as_tcp(address), "address")
     try:
@@ -128,7 +127,7 @@ def unresolvable(address: str) -> str | None:
 
 def unanswered(address: str) -> str | None:
     """Why nothing answers at an address now; None where something does, or where only its transport could tell."""
-    if is_ipc(address, "address") or has_own_transport(address):
+    if is_ipc(address, "address"):
         return None
     host, port = _parse(_as_tcp(address), "address")
     try:
@@ -159,8 +158,6 @@ def listen_address(network: NetworkPart, size: int, rank: int, *, encrypted: boo
         return address
     if is_ipc(address, key):
         _check_free(address, key)
-        return address
-    if has_own_transport(address):
         return address
     host, port = _parse(address, key)
     if not (encrypted or _is_loopback(host) or network.insecure):
@@ -202,20 +199,10 @@ def check_address(address: str, key: str, *, keyed: bool = True) -> None:
             example = "for example relay://relay.example:7790"
             raise AddressError(f"{key} = {address!r}: expected relay://HOST:PORT, {example}")
         _check_host(match["host"], address, key)
-    elif not (is_ipc(address, key) or has_own_transport(address)):
+    elif not is_ipc(address, key):
         host, port = _parse(address, key)
         if host == "*" or port == 0:
             raise AddressError(f"{key} = {address!r}: expected a host and port to dial, such as tcp://10.0.0.3:7700")
-
-
-def has_own_transport(address: str) -> bool:
-    """Whether the address is of a scheme that code from outside has registered a transport for."""
-    scheme, found, _ = address.partition("://")
-    if not found or scheme in ("tcp", "ipc", "relay"):
-        return False
-    from dpeer.peer.transports import schemes  # zmq; most addresses do without
-
-    return scheme in schemes()
 
 
 def _check_free(address: str, key: str) -> None:

@@ -31,7 +31,6 @@ from dpeer.peer.core.limits import ASK_AGAIN, Limits
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.relay.messages import ABSENT, NO_ANSWER, REFUSALS
 from dpeer.peer.transport import Arrival, Broken, Event, Link, Opened, Relayed, Transport, TurnedAway, Unreachable
-from dpeer.peer.transports import TransportOptions, make_transport
 from dpeer.peer.transports.hosts import split
 from dpeer.peer.transports.proxies import dial
 from dpeer.peer.transports.zeromq import ZeroMQTransport
@@ -256,8 +255,7 @@ async def check_lines(findings: Findings, starting: Starting, within: float | No
         findings.passed("port", f"{through}: no port of this host is opened")
         if within is None:
             return
-    options = TransportOptions(Limits(), starting.own.dead_after, starting.keyring, starting.through)
-    transport = make_transport(listen or next(iter(starting.everyone.values()), "tcp://"), options)
+    transport = ZeroMQTransport(Limits(), starting.own.dead_after, starting.keyring, starting.through)
     try:
         if listen is not None:
             try:

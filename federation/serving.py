@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dpeer.exceptions import DpeerError, Isolated
-from dpeer.federation.addresses import addresses as addresses_of
 from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import build
 from dpeer.federation.checks import check_plugins
@@ -38,7 +37,7 @@ from dpeer.peer.core.member_list import MemberList
 from dpeer.peer.logs import PeerLog, Sink
 from dpeer.peer.peer import Report
 from dpeer.peer.snapshot import Snapshot
-from dpeer.peer.transports import Keyring, TransportOptions, make_transport
+from dpeer.peer.transports import Keyring, ZeroMQTransport
 from dpeer.peer.transports.proxies import proxies
 from dpeer.results.effect import closing_lines, effect_of
 from dpeer.results.files import LOG, SUMMARY, rank_folder
@@ -253,13 +252,8 @@ async def _serve(
             lambda line: log.info("worth", message=line), diverged=outcome.diverged,
         )  # fmt: skip
 
-    size = config.graph.size
-    transport = make_transport(
-        listen or next(iter(addresses_of(network, size).values()), "tcp://"),
-        TransportOptions(
-            Limits(payload_bytes=parts.learner.about.payload_bytes), network.dead_after, keyring, proxies(network.proxy)
-        ),
-    )
+    limits = Limits(payload_bytes=parts.learner.about.payload_bytes)
+    transport = ZeroMQTransport(limits, network.dead_after, keyring, proxies(network.proxy))
     peer = Peer(
         replace(parts.peer, listen=listen, authenticated=keyring is not None),
         parts.topology, parts.learner, transport, worker, log,

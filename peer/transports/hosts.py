@@ -25,7 +25,7 @@ def split(address: str) -> tuple[str, int] | None:
     Raises:
         AddressError: this is no address.
     """
-    if re.match(r"(ipc|inproc)://.", address):
+    if re.match(r"ipc://.", address):
         return None
     found = _PLACE.fullmatch(address)
     if found is None or int(found[2]) > 65535:

@@ -9,8 +9,9 @@ import zmq
 from dpeer.exceptions import AddressError
 from dpeer.peer import Limits, Network, ZeroMQTransport
 from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Writable
-from dpeer.peer.transports import TransportOptions, make_transport, schemes
+from dpeer.peer.transports.hosts import split
 from dpeer.peer.transports.proxies import proxies
+from tests.error_texts import refused
 from tests.peer.intermediaries import ProxyServer, Running, listed
 from tests.peer.keys import keyrings
 from tests.peer.transports.conftest import TCP, next_of, put
@@ -21,7 +22,7 @@ PROXIED = "tcp://site.test:7700"
 """An address that the proxies know alone."""
 
 MEGABYTES = Limits(payload_bytes=8_000_000)
-SCHEMES = [*schemes(), "keys", "keys ipc", "http", "socks5", "relay behind http"]
+SCHEMES = ["tcp", "ipc", "relay", "inproc", "keys", "keys ipc", "http", "socks5", "relay behind http"]
 
 
 @pytest.fixture(params=SCHEMES)
@@ -41,8 +42,10 @@ async def ends(request, tmp_path):
             proxy = await stack.enter_async_context(ProxyServer("socks5" if kind == "socks5" else "http", known))
             address = "relay://relay.test:7790" if "relay" in kind else address
         through = proxies(proxy and proxy.url)
+        network = Network()
         listener, dialler = (
-            make_transport(address, TransportOptions(MEGABYTES, keyring=ring, proxies=through)) for ring in rings
+            network.transport() if kind == "inproc" else ZeroMQTransport(MEGABYTES, keyring=ring, proxies=through)
+            for ring in rings
         )
         address = await listener.listen(address)
         if "relay" in kind:
@@ -208,3 +211,9 @@ async def test_tcp_drops_a_stranger_that_announces_too_large_a_frame(opened):
         honest.send(link, [b"small"])
         assert copied((await listener.receive()).frames) == [b"small"]
     await listener.close(0)
+
+
+@pytest.mark.parametrize("address", ["tcp://host", "tcp://host:70000", "pigeon://loft"])
+def test_what_is_no_address_is_named(address):
+    with refused(AddressError, f"address '{address}' cannot be dialled"):
+        split(address)
