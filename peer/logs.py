@@ -102,9 +102,7 @@ class PeerLog:
         self._file = None if path is None else _File(path, encoding="utf-8")
         if self._file:
             FILES.start()
-        self._dropped = 0  # by sinks
-        self._refused = 0  # by the queue of the file
-        self._reported = 0  # of those that the file lacks
+        self._dropped = 0
 
     def debug(self, event: str, *, message: str, **fields: Any) -> None:
         """Log a detail that helps to find a mistake."""
@@ -127,7 +125,7 @@ class PeerLog:
     @property
     def dropped(self) -> int:
         """Lines that were not written so far: a queue was full, or a disk."""
-        return self._dropped + self._missing + self._reported
+        return self._dropped + (self._file.failed if self._file else 0)
 
     def to_file_only(self) -> None:
         """From now on log to log.jsonl alone: the caller prints the rest."""
@@ -137,36 +135,14 @@ class PeerLog:
         """Write the lines on their way to the file, and close it."""
         if self._file:
             FILES.waiting.join()
-            self._report(self._file)
-            FILES.waiting.join()
             with contextlib.suppress(OSError):  # a full disk
                 self._file.close()
-
-    @property
-    def _missing(self) -> int:
-        """Lines that are not in the file, and of which it does not tell."""
-        return self._refused + (self._file.failed if self._file else 0) - self._reported
 
     def _log(self, level: str, event: str, message: str, fields: Mapping[str, Any]) -> None:
         if _LEVELS.index(level) < self._level:
             return
-        entry = self._entry(level, event, message, fields)
-        if self._file:
-            # Where the disk is slow the file lacks many lines in a row, not every other one.
-            waits = self._missing and FILES.waiting.qsize() > FILES.waiting.maxsize // 2
-            if not waits:
-                self._report(self._file)
-            self._refused += bool(waits or not FILES.put(self._file, entry))
-        self._dropped += sum(not sink(entry) for sink in self._sinks)
-
-    def _entry(self, level: str, event: str, message: str, fields: Mapping[str, Any]) -> Entry:
         now = round(time.time(), 3)
-        return {"time": now, "level": level, "event": event, "message": message, "rank": self._rank, **fields}
-
-    def _report(self, file: _File) -> None:
-        """Write into the file how many lines are missing in this place, if some are."""
-        if missing := self._missing:
-            named = "1 line is" if missing == 1 else f"{missing} lines are"
-            message = f"{named} missing here: the disk was full, or too slow for them: log less (--log-level)"
-            FILES.put(file, self._entry("warning", "log-dropped", message, {"lines": missing}))
-            self._reported += missing
+        entry = {"time": now, "level": level, "event": event, "message": message, "rank": self._rank, **fields}
+        if self._file:
+            self._dropped += not FILES.put(self._file, entry)
+        self._dropped += sum(not sink(entry) for sink in self._sinks)
