@@ -186,7 +186,7 @@ def ranks_of(folder: Path) -> list[Path]:
         raise ConfigurationError(f"no folder {str(folder)!r} exists; name the --out of a run, or rank-R in it")
     if found := list(rank_folders(folder).values()):
         return found
-    files = (METRICS, control.SOCKET, control.ELSEWHERE, LOCK)
+    files = (METRICS, control.SOCKET, LOCK)
     if RANK.fullmatch(folder.resolve().name) or any((folder / name).exists() for name in files):
         return [folder]
     raise ConfigurationError(f"{str(folder)!r} holds no run: name the --out of a run, or rank-R in it")
@@ -218,7 +218,8 @@ def _connected(folder: Path, timeout: float) -> socket.socket:
     there = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         there.settimeout(timeout)
-        there.connect(str(control.place(folder.resolve())))
+        with control.socket_path(folder) as path:
+            there.connect(path)
     except BaseException:
         there.close()
         raise

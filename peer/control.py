@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import inspect
 import json
+import os
 import socket
-import tempfile
-from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,28 +19,31 @@ from dpeer.results.files import finite
 SOCKET = "control.sock"
 """In a rank's folder while its peer runs."""
 
-ELSEWHERE = "control.path"
-"""In a rank's folder while its peer runs, where that folder can hold no socket: a file with the socket's path."""
-
 LONGEST = 4 * 2**20
 """Bytes of a request, at most: a document of a megabyte fits, as text."""
 
-_AT_ONCE = 16
-"""Connections at a time."""
-
-_PATIENCE = 60.0
-"""Seconds in which a request comes, and in which its answer is read."""
+_LONGEST_PATH = 103
+"""Bytes of a socket's path, at most: macOS's limit (Linux has 107)."""
 
 Handler = Callable[[Mapping[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
 """Answers a request on the event loop, both plain JSON values; a `DpeerError` that it raises becomes the answer."""
 
 
-def place(folder: Path) -> Path:
-    """Where the socket of the peer with this folder is, if it runs."""
+@contextlib.contextmanager
+def socket_path(folder: Path) -> Iterator[str]:
+    """The path of the socket in a rank's folder, as long as it is bound or connected to.
+
+    Linux has a short name for an open folder, so a path that is too long for a socket works there, too.
+    """
+    path = folder / SOCKET
+    if len(os.fsencode(path)) <= _LONGEST_PATH or sys.platform != "linux":
+        yield str(path)
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        return Path((folder / ELSEWHERE).read_text(encoding="utf-8").strip())
-    except (OSError, UnicodeDecodeError):
-        return folder / SOCKET
+        yield f"/proc/self/fd/{descriptor}/{SOCKET}"
+    finally:
+        os.close(descriptor)
 
 
 class ControlSocket:
@@ -58,13 +61,12 @@ class ControlSocket:
         self._folder, self._handlers, self._warn = folder, handlers, warn
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[Any]] = set()
-        # Not the loop's own threads: to end those the loop starts another one, for which a limit may leave no room.
-        self._disk = ThreadPoolExecutor(1, "control")
 
     async def __aenter__(self) -> Self:
         """Begin to answer; replaces what a killed process has left."""
         try:
-            bound = await asyncio.get_running_loop().run_in_executor(self._disk, self._bind)
+            with socket_path(self._folder) as path:
+                bound = _bound(path)
             self._server = await asyncio.start_unix_server(self._serve, sock=bound, limit=LONGEST)
         except OSError as error:
             self._warn(
@@ -81,47 +83,20 @@ class ControlSocket:
                 task.cancel()
             await asyncio.gather(*self._serving, return_exceptions=True)
             with contextlib.suppress(OSError):
-                await asyncio.get_running_loop().run_in_executor(self._disk, _remove, self._folder)
-        self._disk.shutdown(wait=False)
-
-    def _bind(self) -> socket.socket:
-        """A bound socket in the folder, or where that cannot hold one (a long path, some file systems), elsewhere."""
-        _remove(self._folder)
-        try:
-            return _bound(self._folder / SOCKET)
-        except OSError:
-            path = Path(tempfile.mkdtemp(prefix="dpeer-")) / SOCKET
-            try:
-                found = _bound(path)
-                (self._folder / ELSEWHERE).write_text(f"{path}\n", encoding="utf-8")
-            except OSError:
-                _remove_elsewhere(path)
-                raise
-            return found
+                (self._folder / SOCKET).unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._serving.add(task)
         try:
-            if len(self._serving) > _AT_ONCE:
-                await _write(writer, {"error": f"{_AT_ONCE} programs ask this peer already: try again"})
-                return
-            async with asyncio.timeout(None) as patience:
-                while True:
-                    patience.reschedule(asyncio.get_running_loop().time() + _PATIENCE)
-                    line = await reader.readline()
-                    if not line:
-                        return
-                    patience.reschedule(None)
-                    answer = await self._answer(line)
-                    patience.reschedule(asyncio.get_running_loop().time() + _PATIENCE)
-                    await _write(writer, answer)
+            while line := await reader.readline():
+                await _write(writer, await self._answer(line))
         except ValueError:
             with contextlib.suppress(OSError):
                 await _write(writer, {"error": f"the request has more than {LONGEST} bytes"})
-        except (OSError, TimeoutError, asyncio.CancelledError):
-            pass  # the other program has ended, or does not read; or this peer ends
+        except (OSError, asyncio.CancelledError):
+            pass  # the other program has ended, or this peer ends
         finally:
             self._serving.discard(task)
             writer.close()
@@ -150,36 +125,16 @@ async def _write(writer: asyncio.StreamWriter, answer: Mapping[str, Any]) -> Non
     await writer.drain()
 
 
-def _bound(path: Path) -> socket.socket:
-    """A socket that only its owner can reach; until it listens no program can connect."""
+def _bound(path: str) -> socket.socket:
+    """A socket that only its owner can reach, in place of a killed process's; no program can connect yet."""
     found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        found.bind(str(path))
-        path.chmod(0o600)
+        Path(path).unlink(missing_ok=True)
+        found.bind(path)
+        Path(path).chmod(0o600)
     except OSError as error:
         found.close()
         if "too long" in str(error):
             error.strerror = "its path is too long"
         raise
     return found
-
-
-def _remove(folder: Path) -> None:
-    """Remove the socket of a peer that does not run any more.
-
-    Raises:
-        OSError: It cannot be removed.
-    """
-    if (elsewhere := place(folder)) != folder / SOCKET:
-        _remove_elsewhere(elsewhere)
-        (folder / ELSEWHERE).unlink(missing_ok=True)
-    (folder / SOCKET).unlink(missing_ok=True)
-
-
-def _remove_elsewhere(path: Path) -> None:
-    """Remove a socket outside of the rank's folder, with the folder that was made for it alone."""
-    if path.name != SOCKET or not path.parent.name.startswith("dpeer-"):
-        return  # the file that names it was changed
-    with contextlib.suppress(OSError):
-        path.unlink(missing_ok=True)
-        path.parent.rmdir()
