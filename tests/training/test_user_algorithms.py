@@ -254,7 +254,7 @@ def test_a_command_and_a_script_give_the_same_bits_which_follow_its_options_also
 @pytest.mark.slow
 @pytest.mark.usefixtures("run_cells_here")
 def test_a_row_of_a_comparison_may_be_an_algorithm_of_ones_own(task, mine, dpeer):
-    rows = f"local,{mine},{mine}:mu=0.9:body-lr=0.01"
+    rows = f"local,{mine}:mu=0.9:body-lr=0.01"
     common = ("compare", "--task", task, "--size", 2, "--rounds", 2, "--batch-size", 8, "--out", "made")
     ended = dpeer(*common, "--algorithms", rows)
     assert ended.code == 0, ended.err
