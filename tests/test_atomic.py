@@ -60,24 +60,6 @@ def test_a_pipe_is_written_into(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_a_device_is_written_into(tmp_path: Path) -> None:
-    """By a link, since `/dev` is not for tests: through it a device would be replaced as well."""
-    null = tmp_path / "null"
-    null.symlink_to(os.devnull)
-    with replacing(null) as draft:
-        draft.write_text("rows")
-    assert Path(os.devnull).is_char_device()
-    assert null.is_symlink()
-
-
-def test_standard_output_is_written_into() -> None:
-    script = (
-        "from pathlib import Path\nfrom dpeer.atomic import replacing\n"
-        "with replacing(Path('/dev/stdout')) as draft: draft.write_text('rows')"
-    )
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout == b"rows"
-
-
 def test_a_file_that_standard_output_goes_to_keeps_what_others_write(tmp_path: Path) -> None:
     script = (
         "from pathlib import Path\nfrom dpeer.atomic import replacing\n"

@@ -1,6 +1,5 @@
 """The documentation site, built strictly and without anything from elsewhere, and the wire page by its models."""
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -13,14 +12,6 @@ from dpeer.peer.core.limits import HEADER_DEPTH, LEAST_CHUNK
 
 ROOT = Path(__file__).parents[1]
 WIRE = (ROOT / "docs" / "wire.md").read_text(encoding="utf-8")
-
-
-def hooks():
-    pytest.importorskip("mkdocs")
-    found = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.slow
@@ -41,23 +32,6 @@ def test_it_is_built_without_a_warning_and_takes_nothing_from_elsewhere(tmp_path
     linked = tmp_path / "source" / "examples" / "own_codec.py"
     assert linked.read_bytes() == (ROOT / "examples" / "own_codec.py").read_bytes()
     assert "dpeer.api.run" in (tmp_path / "python.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("text", "page", "expected"),
-    [
-        ("[x](docs/running.md#a)", ".", "[x](running.md#a)"),
-        ("[x](../README.md)", "docs", "[x](index.md)"),
-        ("[x](../examples/own_codec.py)", "docs", "[x](source/examples/own_codec.py)"),
-        ("[examples/papers](../examples/papers)", "docs", "`examples/papers`"),
-        ("[the papers](../examples/papers)", "docs", "the papers (`examples/papers`)"),
-        ("[x](https://example.org/a.md)", "docs", "[x](https://example.org/a.md)"),
-        ("[x](missing.md)", "docs", "[x](missing.md)"),
-        ("[x](../../outside.md)", "docs", "[x](../../outside.md)"),
-    ],
-)
-def test_links_lead_to_the_same_places_as_in_the_project(text, page, expected):
-    assert hooks().rewritten(text, ROOT / page) == expected
 
 
 def test_the_quickest_way_to_a_model_begins_with_the_file_of_the_readme():

@@ -94,12 +94,6 @@ def test_an_algorithm_or_a_preset_is_described_where_it_is_named() -> None:
             assert f"{key.replace('_', '-')} {0 if value is None else value}" in found
 
 
-def test_the_gradients_are_those_of_other_epochs_where_these_are_given() -> None:
-    other = words("algorithms", "--body-epochs", 2, "--head-epochs", 3)
-    assert "at body-epochs 2, head-epochs 3, sam body. " in other
-    assert text("algorithms", columns=140)
-
-
 def hello(rank: int, **values: Any) -> Hello:
     agreed = fingerprint(resolve(Settings(**values), 0))
     return Hello(rank=rank, next_round=0, fingerprint=agreed, manifest={}, digest="")
@@ -126,8 +120,3 @@ def test_peers_that_differ_in_it_refuse_each_other_and_name_it(name: str, defaul
     assert problem is not None
     for part in (name, f"{default!r} here", f"{other!r} at rank 1"):
         assert part in problem
-
-
-def test_a_preset_is_what_it_stands_for_to_the_other_peers() -> None:
-    values = dict(PRESETS["paper-dispfl"].values)
-    assert mismatch(hello(0, preset="paper-dispfl"), hello(1, **values), 20) is None

@@ -5,11 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-import dpeer as package
-from dpeer.exceptions import Diverged
-
 WILD = {"size": 2, "rounds": 1, "body_lr": 1e38, "head_lr": 1e38, "algorithm": "dfedmdc", "body_epochs": 30}
 
 
@@ -33,12 +28,6 @@ def test_a_started_peer_ends_with_1_and_leaves_its_files(dpeer: Callable[..., An
     assert ended.complaints[-1].startswith("dpeer: training has diverged on rank 1: ")
     assert Path("dpeer-run/rank-1/model.safetensors").exists()
     assert json.loads(Path("dpeer-run/rank-1/summary.json").read_text())["diverged"] is True
-
-
-def test_from_python_it_is_an_error_and_the_run_can_be_opened(small_task: Path, tmp_path: Path) -> None:
-    with pytest.raises(Diverged):
-        package.run(package.Settings(**WILD, task="mine.py:task", out=tmp_path / "run"))
-    assert package.open_run(tmp_path / "run").summary["diverged"] == [0, 1]
 
 
 def test_a_loss_that_gradient_clipping_keeps_finite_is_no_success_either(

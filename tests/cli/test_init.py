@@ -72,14 +72,6 @@ def test_keys_and_an_operator_are_those_that_the_file_lists(dpeer: Run) -> None:
     assert {path.stat().st_mode & 0o777 for path in Path("trial/keys").iterdir()} == {0o600}
 
 
-def test_two_runs_with_an_operator_have_two_names(dpeer: Run) -> None:
-    names = set()
-    for folder in ("one", "other"):
-        assert dpeer("init", folder, "--operator").code == 0
-        names.add(loaded(Path(folder, "dpeer.toml")).name)
-    assert len(names) == 2
-
-
 def test_settings_that_are_given_are_in_the_file_and_paths_count_from_it(dpeer: Run) -> None:
     shutil.copy(ROOT / "examples" / "visits-schema.toml", "visits.toml")
     given: Mapping[str, Any] = {

@@ -13,14 +13,13 @@ import pytest
 
 from dpeer.cli.members import submit
 from dpeer.federation.member_client import read_list, write_list
-from dpeer.federation.member_zero import edges_of, list_zero
+from dpeer.federation.member_zero import list_zero
 from dpeer.federation.operators import signers_of, write_operator
 from dpeer.federation.settings import Settings
 from dpeer.peer.control import ControlSocket
 from dpeer.peer.core.member_list import Key, MemberList, MemberListError, decode
 from dpeer.peer.core.member_lists import MemberLists, Word
 from dpeer.peer.member_files import write_lists
-from dpeer.topology import build
 from tests.conftest import Ended
 
 Run = Callable[..., Ended]
@@ -164,31 +163,6 @@ def test_a_member_is_added_and_its_list_followed_until_it_counts(dpeer: Run, pee
     assert read_list(Path("members-1.json")) == one
 
 
-def test_where_weights_are_declared_a_list_carries_them(dpeer: Run, in_tmp_path: Path, keys: list[str]) -> None:
-    given = federation(keys, weights="declared:1,2,3,4,5,6,7,8.5")
-    with running(in_tmp_path / "run" / "rank-2", a_peer(given)) as peer:
-        (line,) = dpeer("members", "add", "run", *NEW, *SIGNED).complaints
-        assert line == "dpeer: graph ring of ranks 0-8: rank 8 has no weight, and all others have"
-        (line,) = dpeer("members", "add", "run", *NEW, "--weight", "nan", *SIGNED).complaints
-        assert "weights declared: nan: expected a number above 0 for each rank" in line
-        assert not peer.handed
-        added = dpeer("members", "add", "run", *NEW, "--weight", 400, *SIGNED)
-        assert added.out.splitlines()[0] == "adds rank 8: tcp://127.0.0.1:9, weight 400, key 0000000000000000…"
-        peer.others = [0, 1, 3, 4, 5, 6, 7]
-        changed = dpeer("members", "change", "run", "--rank", 0, "--weight", 0.5, *SIGNED)
-        assert changed.out.splitlines()[0] == (
-            "changes rank 0: tcp://127.0.0.1:1, weight 0.5, key 0000000000000000…; before: tcp://127.0.0.1:1, "
-            "weight 1, key 0000000000000000…"
-        )
-        assert "graph:" not in changed.out
-        one = peer.handed[-1]
-        assert [member.weight for member in one.members.values()] == [0.5, 2, 3, 4, 5, 6, 7, 8.5, 400]
-        assert one.edges == edges_of(build("ring", 9, weights="declared:0.5,2,3,4,5,6,7,8.5,400"))
-        shown = [line.split() for line in dpeer("members", "show", "run").out.splitlines()]
-        assert shown[1] == ["rank", "address", "key", "weight", "has"]
-        assert shown[10][:4] == ["7", "tcp://127.0.0.1:8", "0000000000000000…", "8.5"]
-
-
 def test_members_go_move_and_run_more_rounds_on_another_graph(dpeer: Run, peer: Answering) -> None:
     peer.living -= {5}
     made = []
@@ -210,16 +184,6 @@ def test_members_go_move_and_run_more_rounds_on_another_graph(dpeer: Run, peer: 
     assert (graph.graph, extended.rounds, extended.graph) == ("exponential", 40, "exponential")
     assert forced.force
     assert [one.version for one in made] == [1, 2, 3, 4, 5]
-
-
-def test_a_member_that_is_silent_is_said_to_be_missing(dpeer: Run, peer: Answering) -> None:
-    peer.living -= {3, 4}
-    peer.others = [7, 6, 5, 1, 0]
-    ended = dpeer("members", "remove", "run", "--rank", 4, *SIGNED)
-    assert ended.out.splitlines()[:1] == ["rank 4 is evicted"]
-    assert ended.out.splitlines()[-1] == (
-        "member list 1 counts: 5 of 8 members have it (1-2, 5-7); missing: rank 0, 3-4 (silent)"
-    ).replace("rank 0, 3-4", "rank 0, rank 3-4")
 
 
 def test_a_dry_run_changes_nothing_and_needs_no_key(dpeer: Run, peer: Answering) -> None:
@@ -391,25 +355,6 @@ def test_a_refusal_is_one_line_and_hands_nothing_over(arguments: str, dpeer: Run
     assert not peer.handed
 
 
-LINE = """
-import networkx
-
-
-def line(size, seed):
-    graph = networkx.path_graph(8)
-    graph.add_nodes_from(range(size))
-    return graph
-"""
-
-
-def test_a_graph_that_falls_apart_is_refused(dpeer: Run, in_tmp_path: Path, keys: list[str]) -> None:
-    Path("line.py").write_text(LINE)
-    with running(in_tmp_path / "run" / "rank-2", a_peer(federation(keys, topology="line.py:line"))) as peer:
-        (line,) = dpeer("members", "add", "run", *NEW, *SIGNED).complaints
-        assert line.startswith("dpeer: graph line of ranks 0-8: ")
-        assert not peer.handed
-
-
 def test_a_list_of_another_federation_is_refused(dpeer: Run, peer: Answering) -> None:
     before = zero(peer.settings)
     write_list(Path("other.json"), replace(before, federation="cd" * 32, version=1, previous=before.digest))
@@ -432,13 +377,3 @@ def test_a_federation_without_operators_cannot_change(dpeer: Run, in_tmp_path: P
     with running(in_tmp_path / "run" / "rank-2", a_peer(federation(keys, operators=None, name=None))):
         (line,) = dpeer("members", "extend", "run", "--rounds", 40, *SIGNED).complaints
     assert line.startswith("dpeer: no `operators` stand in the federation file")
-
-
-@pytest.mark.parametrize("fixed", [{"lr_schedule": "cosine"}, {"algorithm": "dis-pfl"}])
-def test_a_run_that_trains_for_its_number_of_rounds_is_not_extended(
-    fixed: dict[str, str], dpeer: Run, in_tmp_path: Path, keys: list[str]
-) -> None:
-    with running(in_tmp_path / "run" / "rank-2", a_peer(federation(keys, **fixed))) as peer:
-        (line,) = dpeer("members", "extend", "run", "--rounds", 40, *SIGNED).complaints
-        assert line.endswith("so this run cannot be extended: begin another one with --init-from")
-        assert not peer.handed

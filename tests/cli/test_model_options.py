@@ -126,23 +126,6 @@ def test_labelled_rows_are_measured(trained: Path, dpeer: Command) -> None:
     assert "undefined: AUROC" in one.out
 
 
-def test_a_run_prints_and_keeps_what_it_was_measured_by(trained: Path) -> None:
-    summary = package.open_run(trained).summary
-    cards = [package.load_model(trained / f"rank-{rank}").card for rank in range(4)]
-    assert summary["metrics"]["auroc"] == [card["metrics"]["values"]["auroc"]["value"] for card in cards]
-    assert summary["accuracy"] == pytest.approx([card["metrics"]["values"]["accuracy"]["value"] for card in cards])
-    card = cards[2]
-    assert (card["task"], card["target"], card["classes"]) == ("csv", "outcome", ["no", "yes"])
-    assert card["columns"] == ["age", "pulse", "weight"]
-    expected = {"rank": 2, "size": 4, "topology": "ring", "algorithm": "dfedsmdc", "rounds": 2, "status": "done"}
-    assert expected.items() <= card["federation"].items()
-    assert card["privacy"] is None
-    assert card["versions"]["dpeer"] == package.__version__
-    assert card["factory"] is None
-    own = json.loads((trained / "rank-2" / "summary.json").read_text())
-    assert card["class_counts"]["train"] == own["class_counts"]
-
-
 @pytest.mark.slow
 def test_a_model_is_exported(trained: Path, dpeer: Command) -> None:
     for name in ("onnxscript", "onnxruntime"):

@@ -13,7 +13,7 @@ from dpeer.cli.simulate import simulate
 from dpeer.cli.start import start
 from dpeer.exceptions import UnknownName
 from dpeer.federation.settings import Settings, option_names
-from dpeer.sections import in_short, meaning_of
+from dpeer.sections import in_short
 from dpeer.topology import TOPOLOGIES
 from dpeer.training import BUILTIN_TASKS
 from dpeer.training.compress_setting import BUILT_IN
@@ -62,15 +62,6 @@ def test_the_graphs_that_the_help_names_exist() -> None:
     assert {*named} <= {*TOPOLOGIES}
 
 
-@pytest.mark.parametrize(("columns", "widest"), [(80, 80), (140, 120)])
-def test_help_uses_the_width_that_there_is(
-    columns: int, widest: int, dpeer: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
-    lines = dpeer("start", "--help").out.splitlines()
-    assert widest - 15 <= max(map(len, lines)) <= widest
-
-
 OWN_HOST = {"wait", "threads", "base_port", "insecure", "secret", "proxy", "serve"}
 """Settings of a peer that other hosts reach."""
 
@@ -100,16 +91,6 @@ def test_a_help_is_one_page(command: str, dpeer: Command, monkeypatch: pytest.Mo
     assert "`dpeer settings [WORD]`" in text.splitlines()[-1]
 
 
-def test_what_most_people_need_is_below_its_heading(dpeer: Command) -> None:
-    for command in ("start", "cluster", "simulate"):
-        listed = headings(dpeer(command, "--help").out)
-        assert "--federation" in listed["The run"]
-        for name in option_names():
-            meaning = meaning_of(Settings.model_fields[name])
-            shown = meaning.first and (name != "wait" or command == "start")
-            assert (option_of(name) in listed.get(meaning.group, [])) == shown, name
-
-
 def test_what_a_help_has_of_a_setting_is_short() -> None:
     short = {name: in_short(Settings.model_fields[name]) for name in option_names()}
     assert {name: text for name, text in short.items() if not 2 <= len(text.split()) <= 20} == {}
@@ -121,3 +102,8 @@ def test_options_are_completed(dpeer: Command, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv("COMP_WORDS", words)
         monkeypatch.setenv("COMP_CWORD", str(number))
         assert f"plain,{expected}" in dpeer().out.split()
+
+
+def test_a_number_may_be_a_word() -> None:
+    for text, value in (("auto", "auto"), ("20", 20.0)):
+        assert start.make_context("start", ["--rank", "0", "--round-seconds", text]).params["round_seconds"] == value

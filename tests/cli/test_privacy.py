@@ -49,14 +49,6 @@ def test_epsilon_against_a_neighbor_as_json() -> None:
     }
 
 
-def test_clip_norm_changes_no_epsilon_and_the_noise_in_proportion() -> None:
-    one, fifth = parsed(*NOISE), parsed(*NOISE, "--clip-norm", 0.2)
-    assert one["epsilon"] <= 10.0
-    assert one["noise_multiplier"] == fifth["noise_multiplier"] == one["noise_std"] == pytest.approx(4.47114, abs=5e-6)
-    assert fifth["noise_std"] == pytest.approx(0.2 * one["noise_std"])
-    assert parsed(*EPSILON, "--clip-norm", 0.1)["epsilon"] == pytest.approx(parsed(*EPSILON)["epsilon"], rel=1e-12)
-
-
 @pytest.mark.parametrize("more", [(), ("--accountant", "rdp")])
 def test_printed_noise_is_enough_when_typed_again(more: tuple[object, ...]) -> None:
     printed = re.search(r"noise multiplier ([\d.]+)", words(*NOISE, *more))
@@ -85,21 +77,6 @@ def test_eight_hospitals_learn_that_training_cannot_survive_and_what_to_do() -> 
     assert "fewer shared parameters (adapters, or a small body on a frozen public one) or fewer rounds" in printed
     assert "or protect single records with --privacy sample" in printed
     assert "survive" not in words(*NOISE)
-
-
-def test_survival_ends_where_noise_outruns_training() -> None:
-    arguments = (*EPSILON, "--size", 4, "--rounds", 25, "--noise-multiplier", 1, "--parameters")
-    # ratio / sqrt(n T) = sqrt(p / (n T)) for sigma 1.
-    assert "Training may survive this" in words(*arguments, 100)
-    assert "Training cannot survive this" in words(*arguments, 101)
-
-
-def test_delta_follows_the_number_of_peers() -> None:
-    assert parsed(*EPSILON, "--size", 8)["delta"] == 1e-5
-    assert parsed(*EPSILON, "--size", 50_000)["delta"] == pytest.approx(2e-6)
-    warning = "delta 0.02 is above 1/(10 N) = 0.0125 of 8 peers: choose that or less"
-    assert warning in words(*EPSILON, "--delta", 0.02, "--size", 8)
-    assert "above 1/(10 N)" not in words(*EPSILON, "--delta", 0.02)
 
 
 # -- sample level ----------------------------------------------------------------------------------------------------
@@ -132,23 +109,6 @@ def test_epsilon_of_a_record_as_json() -> None:
     assert parsed(*with_all)["epsilon"] == pytest.approx(exact, abs=1e-4)
 
 
-def test_an_alternate_head_is_charged_for_both_counts() -> None:
-    rdp = (*EPSILON_OF_SAMPLE, 1, "--accountant", "rdp")
-    both = (*rdp, "--dp-head", "alternate", "--steps", 12, "--head-steps", 8)
-    found = parsed(*both)
-    assert (found["steps"], found["dp_head"]) == (300, "alternate")
-    assert "8 local steps of the head and 12 of the body" in words(*both)
-    for head in ("joint", "post"):
-        assert parsed(*rdp, "--dp-head", head)["epsilon"] == found["epsilon"]
-
-
-def test_delta_follows_the_number_of_records() -> None:
-    rdp = (*EPSILON_OF_SAMPLE, 1, "--accountant", "rdp", "--records")
-    assert parsed(*rdp, 50_000)["delta"] == pytest.approx(2e-6)
-    assert parsed(*rdp, 200)["delta"] == 1e-5
-    assert "delta 0.001 is above 1/(10 N) = 0.0005 of 200 records" in words(*rdp, 200, "--delta", 0.001)
-
-
 def test_survival_for_records_says_what_is_protected_and_what_to_do() -> None:
     printed = words(*SURVIVAL_OF_SAMPLE, "--noise-multiplier", 1)
     assert "Protected: one record of a peer's data, against everyone, neighbors included, add-or-remove." in printed
@@ -162,22 +122,6 @@ def test_survival_for_records_says_what_is_protected_and_what_to_do() -> None:
     printed = words(*few)
     assert "Training cannot survive this: the noise left in the average of 2 bodies after 20 rounds is" in printed
     assert "larger batches in as many steps" in printed
-
-
-@pytest.mark.parametrize("rounds", [19, 21])
-def test_the_command_and_a_start_agree_whether_training_survives_with_steps_of_the_head(
-    rounds: int, tmp_path: Path
-) -> None:
-    """Of sigma 1 and 5 records a batch the noise is as long as the way after 20 rounds of 20 steps of the body."""
-    asked = PrivacySettings(privacy="sample", noise_multiplier=1.0, records=100, dp_head="alternate")
-    config = PrivacyConfig(asked, rounds=rounds, batch_size=5, size=2)
-    session = SampleTerms(config, tmp_path, PeerData(records=100)).open(phases_of(20, 400))
-    printed = parsed(
-        *STEPS, "--rounds", rounds, "--noise-multiplier", 1, "--batch-size", 5, "--records", 100, "--dp-head",
-        "alternate", "--head-steps", 400, "--size", 2, "--parameters", 20_000,
-    )  # fmt: skip
-    assert printed["survives"] is (rounds > 20)
-    assert any("cannot survive" in line for line in session.notes(20_000)) is (rounds < 20)
 
 
 # -- both levels ------------------------------------------------------------------------------------------------------

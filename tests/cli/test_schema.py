@@ -53,13 +53,6 @@ def test_init_proposes_and_check_fits(proposed: Any, dpeer: Command, monkeypatch
     ]
 
 
-def test_a_schema_that_is_there_is_replaced_with_overwrite(proposed: Any, dpeer: Command) -> None:
-    first = Path("schema.toml").read_text()
-    Path("schema.toml").write_text("mine")
-    assert dpeer("schema", "init", "visits.csv", "--target", "outcome", "--overwrite").code == 0
-    assert Path("schema.toml").read_text() == first
-
-
 def test_check_lists_what_does_not_fit(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
     table(in_tmp_path / "other.csv", age="150", smoker="perhaps", ward="rare", admitted="yesterday")
     ended = dpeer("schema", "check", "other.csv", "--schema", "schema.toml")
@@ -169,22 +162,6 @@ def preparations() -> list[Any]:
     return [Preparation.from_json(json.loads(file.read_text())) for file in files]
 
 
-def test_sites_with_other_words_and_without_a_class_train_together(
-    proposed: Any, dpeer: Command, in_tmp_path: Path
-) -> None:
-    table(in_tmp_path / "site-0.csv")
-    content = table(in_tmp_path / "site-1.csv", ward="elsewhere").read_text().replace("well", "ill")
-    (in_tmp_path / "site-1.csv").write_text(content)
-    ended = simulate(dpeer, "--schema", "schema.toml")
-    assert ended.code == 0
-    about = ("test set has", " rows in ", " inputs: ", "is kept")
-    assert not [line for line in ended.complaints if not any(words in line for words in about)]
-    found = preparations()
-    assert found[0].names == found[1].names
-    assert found[0].schema.target.classes == found[1].schema.target.classes == ("ill", "well")
-    assert "become other: 'elsewhere'" in Path("dpeer-run/rank-1/log.jsonl").read_text()
-
-
 def test_tables_without_a_schema_name_their_own_columns_and_classes(dpeer: Command, in_tmp_path: Path) -> None:
     for rank, (name, word) in enumerate((("weight", "well"), ("Weight", "fine"))):
         rows = [f"{n},{n * n},{word if n % 3 else 'ill'}" for n in range(30)]
@@ -223,17 +200,3 @@ def test_under_privacy_nothing_of_the_data_is_computed(proposed: Any, dpeer: Com
     refused = simulate(dpeer, *private, "--out", "other")
     assert refused.code == 2
     assert "the schema gives no range for 'admitted', 'age': with --privacy or --no-standardize" in refused.err
-
-
-def test_a_resumed_run_must_prepare_alike(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
-    for rank in range(2):
-        table(in_tmp_path / f"site-{rank}.csv")
-    (in_tmp_path / "shared").mkdir()
-    Path("schema.toml").rename("shared/schema.toml")
-    (in_tmp_path / "shared" / "dpeer.toml").write_text('schema = "schema.toml"\n')  # beside it
-    assert simulate(dpeer, "--federation", "shared/dpeer.toml").code == 0
-    shared = ("--schema", "shared/schema.toml", "--resume")
-    assert simulate(dpeer, *shared, "--rounds", 2).code == 0
-    ended = simulate(dpeer, *shared, "--rounds", 3, "--no-standardize")
-    assert ended.code == 2
-    assert "rows become inputs in another way (the schema, --standardize, the file?)" in ended.err

@@ -68,12 +68,6 @@ def test_the_name_of_an_earlier_version_says_what_to_do_instead(dpeer: Command) 
     assert line.startswith("dpeer: fresh_neighbors has been removed: a graph's parameters stand in its name")
 
 
-def test_settings_whose_name_has_the_word_come_first() -> None:
-    names = [one["name"] for one in parsed("settings", "epsilon")]
-    assert names[0] == "target_epsilon"
-    assert "delta" in names
-
-
 def test_a_value_says_where_it_comes_from(in_tmp_path: Path) -> None:
     Path("fed.toml").write_text(FILE)
     given = ("--of", "fed.toml", "--rank", "3", "--body-epochs", "7", "--momentum", "0.5")

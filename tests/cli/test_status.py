@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from dpeer.cli.peers_table import Rates
-from dpeer.federation.rank_lock import held
 from dpeer.federation.snapshot_words import state
 from dpeer.peer.control import ControlSocket, Handler
 from dpeer.peer.snapshot import Awaited, NeighborSnapshot, Snapshot
@@ -84,14 +82,6 @@ def test_a_state_is_a_sentence(snapshot: Snapshot, words: str) -> None:
     assert state(asdict(snapshot)) == words
 
 
-def test_neighbors_that_are_alike_have_their_reason_in_common(dpeer: Callable[..., Any], tmp_path: Path) -> None:
-    liveness = (("alive", ""), ("dead", "silent for 7 s"), ("dead", "silent for 9 s"), ("dead", "silent for 7 s"))
-    neighbors = tuple(NeighborSnapshot(rank, word, 0, 1.0, why) for rank, (word, why) in enumerate(liveness))
-    with running(tmp_path / "rank-4", {"status": lambda request: asdict(replace(WAITING, neighbors=neighbors))}):
-        words = " ".join(dpeer("status", tmp_path).out.split())
-    assert "alive 0, dead 1 3 (silent for 7 s), dead 2 (silent for 9 s)" in words
-
-
 def test_a_check_says_of_each_peer_whether_it_takes_part_and_is_the_exit_code(
     dpeer: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -102,15 +92,6 @@ def test_a_check_says_of_each_peer_whether_it_takes_part_and_is_the_exit_code(
         found = dpeer("status", tmp_path, "--check")
     assert found.code == 1
     assert found.out == "rank-1: does not take part: does not run: isolated\nrank-2: takes part\n"
-
-
-def test_a_check_goes_as_far_back_as_it_is_asked_to(dpeer: Callable[..., Any], tmp_path: Path) -> None:
-    late = replace(WAITING, mixed_round=2)
-    with running(tmp_path / "rank-2", {"status": lambda request: asdict(late)}):
-        assert dpeer("status", tmp_path, "--check", "--within", 5).code == 0
-        found = dpeer("status", tmp_path, "--check", "--within", 4)
-    assert found.code == 1
-    assert found.out == "rank-2: does not take part: it has mixed in none of the last 4 rounds (since round 3)\n"
 
 
 def test_top_has_rates_privacy_loss_drops_and_the_disk(
@@ -169,15 +150,6 @@ def heads_of_all() -> set[str]:
     return set(head.split())
 
 
-def test_rates_are_of_one_process() -> None:
-    before = Rates(asdict(WAITING), 10.0)
-    assert (before.sent, before.received) == (None, None)
-    more = replace(WAITING, neighbors=(replace(WAITING.neighbors[0], bytes_sent=600, bytes_received=300),))
-    now = Rates(asdict(more), 12.0, before)
-    assert (now.sent, now.received) == (300.0, 150.0)
-    assert Rates(asdict(replace(more, pid=1)), 12.0, before).sent is None, "it was started again, and counts from 0"
-
-
 def test_members_on_other_hosts_are_rows_with_their_rounds(dpeer: Callable[..., Any], tmp_path: Path) -> None:
     with (
         running(
@@ -224,15 +196,6 @@ def test_a_drain_prints_what_the_peer_waits_for_and_how_it_left(dpeer: Callable[
             "rank-2: left after 8 of 20 rounds; --resume goes on",
         ],
     )
-
-
-def test_a_peer_that_loads_its_libraries_is_no_dead_one(dpeer: Callable[..., Any], tmp_path: Path) -> None:
-    folder = tmp_path / "rank-2"
-    with held(folder, starts=True):
-        shown, found = dpeer("status", folder, "--json"), dpeer("drain", folder)
-    assert json.loads(shown.out)[0]["state"] == "starts, and loads its libraries"
-    assert (found.code, found.out) == (2, "rank-2: cannot be asked yet\n")
-    assert found.complaints[-1] == f"dpeer: the peer in {str(folder)!r} starts, and loads its libraries: try again"
 
 
 @pytest.mark.parametrize(

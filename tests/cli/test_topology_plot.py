@@ -48,29 +48,6 @@ def test_an_svg_has_names_labels_and_gaps_as_text(dpeer: Command) -> None:
 
 
 @pytest.mark.slow
-def test_a_picture_names_declared_weights_and_the_mean_that_they_keep(dpeer: Command) -> None:
-    assert dpeer("topology", "show", "--size", 3, "--weights", "declared:400,20,30", "--plot", "a.svg").code == 0
-    found = set(texts(Path("a.svg")))
-    assert {"3 peers, declared weights", "3 edges; keeps the mean by p"} <= found
-    assert "ring: gap 0.3750, 2 messages a round, 1e-3 after 15 rounds" in found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("suffix", ["png", "svg"])
-def test_the_same_graph_gives_the_same_bytes(suffix: str) -> None:
-    first, second = (picture(build("random-matching", 12), suffix) for _ in range(2))
-    assert first == second
-    assert b"<dc:date>" not in first
-    assert b"tIME" not in first
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["star", "small-world", "exponential-directed", "fresh-directed"])
-def test_every_kind_of_graph_is_drawn(name: str) -> None:
-    assert name.encode() in picture(build(name, 16), "svg")
-
-
-@pytest.mark.slow
 def test_many_peers_have_no_numbers_and_not_all_of_very_many_edges() -> None:
     drawn = picture(build("full", 300), "svg")
     assert b"44,850 edges, 20,000 of them drawn at random" in drawn

@@ -112,40 +112,6 @@ def test_all_peers_are_compared_unless_it_is_not_asked_for(
     assert peer["worth"]["alone"] is None, "nothing is trained that the table does not show"
 
 
-def test_where_that_takes_too_long_the_command_that_makes_it_later_is_named(
-    dpeer: Callable[..., Any], small_task: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dpeer.federation.baseline.training.FREE_SECONDS", 0.0)
-    monkeypatch.setattr("dpeer.federation.baseline.training.SHARE", 0.0)
-    ended = dpeer("simulate", *SMALL, "--threads", 1)
-    (line,) = (line for line in ended.out.splitlines() if "dpeer worth" in line)
-    assert line.startswith("no comparison with local only: training 2 peers alone takes about ")
-    assert line.endswith("; dpeer worth dpeer-run makes it later")
-    assert not any(column in ended.out.splitlines()[2] for column in COLUMNS)
-    assert (
-        dpeer("worth", "dpeer-run")
-        .out.splitlines()[-2]
-        .endswith(" of 2 peers improved over local only; 2 inconclusive")
-    )
-
-
-def test_peers_to_which_something_happens_are_compared_after_their_rounds(
-    dpeer: Callable[..., Any], small_task: Path, in_tmp_path: Path
-) -> None:
-    (in_tmp_path / "faults.toml").write_text('[[fault]]\nwhat = "crash"\nranks = [1]\nround = 2\nfor = 1\n')
-    common = ("--task", "mine.py:task", "--size", 4, "--rounds", 6, "--topology", "ring", "--faults", "faults.toml")
-    worth = []
-    for out, options in (("a", ("--alone", "never")), ("b", ())):
-        assert dpeer("simulate", *common, "--out", out, *options).code == 0
-        summary = json.loads((in_tmp_path / out / "summary.json").read_text())
-        worth.append(summary.pop("worth"))
-        assert summary["status"] == "done"
-    models = [(in_tmp_path / out / "rank-1/model.safetensors").read_bytes() for out in ("a", "b")]
-    assert models[0] == models[1]
-    assert [one["verdict"] for one in worth[0]] == [None] * 4
-    assert all(one["verdict"] is not None for one in worth[1])
-
-
 def test_ctrl_c_stops_a_comparison_and_the_same_command_goes_on(
     dpeer: Callable[..., Any], run: Callable[..., None], monkeypatch: pytest.MonkeyPatch, in_tmp_path: Path
 ) -> None:

@@ -31,11 +31,6 @@ def test_listening_to_other_hosts_needs_insecure(address: str) -> None:
     assert listen_address(settings({1: {"address": address}}, insecure=True), 4, 1) == address
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:7700", "tcp://127.3.4.5:1", "tcp://[::1]:7700"])
-def test_listening_to_this_host_needs_nothing(address: str) -> None:
-    assert listen_address(settings({1: {"address": address}}), 4, 1) == address
-
-
 def test_names_are_resolved_for_binding() -> None:
     assert listen_address(settings({1: {"address": "tcp://localhost:7700"}}), 4, 1) == "tcp://127.0.0.1:7700"
     with pytest.raises(AddressError):
@@ -62,31 +57,6 @@ def test_names_of_loopback_are_as_localhost(monkeypatch: pytest.MonkeyPatch, nam
     found = "10.0.0.9"
     with pytest.raises(AddressError):
         listen_address(one, 4, 1)
-
-
-@pytest.mark.parametrize("name", ["localhost.example.org", "notlocalhost", "localhost5"])
-def test_other_names_are_not(name: str) -> None:
-    one = settings({1: {"address": f"tcp://{name}:7700"}})
-    assert not all_on_this_host(one, 4)
-    with pytest.raises(AddressError):
-        listen_address(one, 4, 1)
-
-
-def test_a_peer_binds_its_bind_and_is_dialled_at_its_address() -> None:
-    behind_nat = settings({1: {"address": "tcp://10.0.0.1:7701", "bind": "tcp://127.0.0.1:99"}})
-    assert listen_address(behind_nat, 4, 1) == "tcp://127.0.0.1:99"
-    assert addresses(behind_nat, 4) == {1: "tcp://10.0.0.1:7701"}
-
-
-def test_a_rank_without_an_address_only_dials_out() -> None:
-    one = settings({0: {"address": "tcp://127.0.0.1:1"}})
-    assert listen_address(one, 4, 0) == "tcp://127.0.0.1:1"
-    assert [listen_address(one, 4, rank) for rank in (1, 2, 3)] == [None] * 3
-    assert addresses(one, 4) == {0: "tcp://127.0.0.1:1"}
-
-
-def test_a_file_without_any_address_is_a_federation_on_this_host() -> None:
-    assert addresses(Settings.model_validate({"size": 2, "rank": {0: {"batch_size": 4}}}), 2).keys() == {0, 1}
 
 
 # -- ipc -------------------------------------------------------------------------------------------------------------

@@ -14,8 +14,6 @@ from dpeer.federation import config
 from dpeer.federation.build import build, content_of
 from dpeer.federation.config import resolve
 from dpeer.federation.settings import Settings
-from dpeer.topology import Graphs, Isolated, Participation, ServerSampling, take_part
-from dpeer.topology.settings import build_graph
 from dpeer.training import Task
 
 FLAGS: dict[str, Any] = {"size": 2, "rounds": 1}
@@ -112,26 +110,6 @@ def test_large_values_to_predict_are_said(tmp_path: Path) -> None:
         options = {"path": str(path), "target": "cost", "kind": "regression"}
         parts = build(resolve(Settings(task="csv", task_options=options, size=2, out=tmp_path / "run"), 0))
         assert any(note.startswith("cost goes up to ") for note in parts.notes) is expected
-
-
-SERVER: dict[str, Any] = {"topology": "full", "participation": 0.5, "participation_mode": "server", "size": 4}
-
-
-def graphs(**changes: Any) -> Graphs:
-    settings = Settings(**SERVER | changes)
-    return take_part(build_graph(settings), settings.participation, settings.participation_mode, settings.seed)
-
-
-def test_the_mode_says_what_those_do_who_are_not_drawn() -> None:
-    assert isinstance(graphs(), ServerSampling)
-    peers = graphs(participation_mode="peers")
-    assert isinstance(peers, Participation)
-    assert not isinstance(peers, ServerSampling)
-
-
-def test_where_nothing_is_shared_nobody_hears_anybody() -> None:
-    drawn = take_part(Isolated(4), 0.5, "server", 0)
-    assert all(drawn.at(number, rank).in_neighbors == () for number in range(5) for rank in range(4))
 
 
 @pytest.mark.parametrize(

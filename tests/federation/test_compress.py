@@ -1,18 +1,14 @@
 """--compress through the whole command."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dpeer.peer.core import wire
 from dpeer.training.codecs import identity
 
 Command = Callable[..., Any]
-
-BODY = 4 * 6 + 6
 
 
 @pytest.fixture
@@ -47,25 +43,3 @@ def test_peers_compare_the_name_of_a_codec_and_the_source_of_a_class() -> None:
     own = identity(f"{Path(__file__).parents[2] / 'examples' / 'own_codec.py'}:OneByte")
     assert own["compress"] == "OneByte"
     assert len(own["codec's source"]) == 64
-
-
-@pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bfloat16", 2)])
-def test_halves_take_half_the_bytes(simulate: Command, in_tmp_path: Path, dtype: str, width: int) -> None:
-    assert simulate("--compress", dtype, "--out", "run").code == 0
-    for rank in range(2):
-        text = (in_tmp_path / "run" / f"rank-{rank}" / "metrics.jsonl").read_text()
-        for number, line in enumerate(map(json.loads, text.splitlines())):
-            body = wire.body(b"f" * 16, rank, number, [bytes(width * BODY)], bytes(16), bytes(8), uses=b"0")
-            whole = wire.size(wire.encode(body))
-            assert line["bytes_sent"] == line["bytes_received"] == whole
-            assert 0 < whole - width * BODY < 150, "the header"
-
-
-def test_other_floats_on_the_wire_and_other_seeds_give_other_models(simulate: Command, in_tmp_path: Path) -> None:
-    def model(*arguments: object) -> bytes:
-        assert simulate(*arguments, "--alone", "never").code == 0
-        return (in_tmp_path / "dpeer-run" / "rank-0" / "model.safetensors").read_bytes()
-
-    first = model()
-    assert first == model("--compress", "float32", "--seed", 0)
-    assert len({first, model("--compress", "bfloat16"), model("--compress", "float16"), model("--seed", 4)}) == 4

@@ -94,21 +94,6 @@ def test_task_options_are_toml_values_where_they_can_be_and_else_strings(text: s
     assert type(parse_option(text)[1]) is type(value)
 
 
-def test_task_options_of_a_rank_go_over_the_common_ones_and_flags_over_both(write: Write) -> None:
-    path = write(
-        "[task_options]\ndata = 'everywhere'\nnoise = 1\n[rank.3.task_options]\ndata = 'here'\nextra = 2\n"
-        "[rank.4]\nbatch_size = 4"
-    )
-    settings = load(path, {"task_options": {}})
-    common = {"data": "everywhere", "noise": 1}
-    assert settings.of_rank(0).task_options == settings.of_rank(4).task_options == common
-    assert settings.of_rank(3).task_options == {"data": "here", "noise": 1, "extra": 2}
-
-    settings = load(path, {"task_options": {"noise": 5, "data": "flag"}})
-    assert settings.of_rank(0).task_options == {"data": "flag", "noise": 5}
-    assert settings.of_rank(3).task_options == {"data": "flag", "noise": 5, "extra": 2}
-
-
 def test_the_size_is_that_of_a_graph_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "graph.txt").write_text("0 1\n1 2\n")
     topology = f"file:{tmp_path / 'graph.txt'}"
@@ -125,19 +110,6 @@ def test_adamw_brings_rates_of_its_own_unless_they_are_given() -> None:
     assert (used.body_lr, used.head_lr) == (default_of("body_lr"), default_of("head_lr"))
 
 
-def test_rates_that_are_for_adamw_are_taken() -> None:
-    assert resolve(Settings(optimizer="adamw", preset="dp-fedadamw", algorithm="dfedmdc"), 0).training.head_lr == 3e-4
-    used = resolve(Settings(optimizer="adamw", preset="paper-dispfl", algorithm="fedadamw"), 0).training
-    assert used.body_lr == 3e-4, "the algorithm's own, whatever the preset has"
-
-
-def test_an_algorithms_own_defaults_stay() -> None:
-    assert resolve(Settings(optimizer="adamw", algorithm="fedrep"), 0).training.head_epochs == 10
-    used = resolve(Settings(algorithm="fedadamw"), 0).training
-    assert (used.optimizer, used.body_lr, used.lr_schedule, used.grad_clip) == ("adamw", 3e-4, "cosine", None)
-    assert resolve(Settings(algorithm="fedadamw", grad_clip=2.0, body_lr=0.1), 0).training.body_lr == 0.1
-
-
 def test_clipping_is_switched_off_by_zero_in_a_file_or_flag() -> None:
     assert from_flags({"grad_clip": 0.0}).grad_clip is None
     assert Settings(grad_clip=0).grad_clip is None
@@ -146,14 +118,6 @@ def test_clipping_is_switched_off_by_zero_in_a_file_or_flag() -> None:
     assert Settings(grad_clip=10).grad_clip == 10.0
     with pytest.raises(ConfigurationError):
         from_flags({"grad_clip": -1.0})
-
-
-@pytest.mark.parametrize("task", ["digits", "csv", "mine.py:task"])
-def test_gradients_are_clipped_alike_with_every_task(task: str) -> None:
-    assert resolve(Settings(task=task), 0).training.grad_clip == 1.0
-    assert resolve(Settings(task=task, grad_clip=0), 0).training.grad_clip is None
-    assert resolve(Settings(task=task, preset="paper-cifar"), 0).training.grad_clip is None
-    assert resolve(Settings(task=task, preset="paper-dispfl"), 0).training.grad_clip == 10.0
 
 
 PRIVATE = {"privacy": "client", "noise_multiplier": 2.0}
@@ -227,19 +191,6 @@ def test_training_samples_are_held_out_of_every_task(own: bool, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_too_few_samples_are_all_trained_on_and_it_is_said(tmp_path: Path) -> None:
-    for values in ({"own": True, "task_options": {"samples": 24}}, {"size": 60, "partition": "iid"}):
-        parts = made(tmp_path, **values)
-        count = parts.learner.about.samples
-        assert parts.learner.trainer.task.validation is None
-        assert message(parts) == [
-            f"nothing is held out for validation, so the last round's model is kept: 15% of {count} training samples "
-            "are fewer than 5, or part what belongs together"
-        ]
-        assert (parts.facts["settings"]["keep"], parts.facts["settings"]["validation"]) == ("last", 0.0)
-
-
-@pytest.mark.slow
 def test_validation_data_that_a_task_brings_choose_and_nothing_else_is_held_out(tmp_path: Path) -> None:
     own: dict[str, Any] = {"own": True, "task_options": {"brings": True}}
     parts = made(tmp_path, **own)
@@ -250,20 +201,6 @@ def test_validation_data_that_a_task_brings_choose_and_nothing_else_is_held_out(
     assert (parts.facts["settings"]["keep"], parts.facts["settings"]["validation"]) == ("best", 0.0)
     with pytest.raises(ConfigurationError):
         made(tmp_path, **own, validation=0.2)
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("sizze = 3", "unknown key 'sizze' in .*dpeer.toml: did you mean 'size'\\?"),
-        ("rounds = 3", "size is missing in .*dpeer.toml, which has entries for ranks 0: add size = N"),
-    ],
-)
-def test_a_size_that_is_misspelt_is_not_called_missing(tmp_path: Path, line: str, message: str) -> None:
-    file = tmp_path / "dpeer.toml"
-    file.write_text(f'{line}\nrank.0.address = "tcp://127.0.0.1:7700"\n')
-    with pytest.raises(ConfigurationError, match=f"^{message}"):
-        load(file, {})
 
 
 def declaring(*weights: object, top: str = 'size = 3\nweights = "declared"\n') -> str:
@@ -317,14 +254,6 @@ def test_the_weights_of_all_ranks_are_one_value(write: Write) -> None:
 def test_weights_that_are_wrong_or_not_used_are_refused(text: str, message: str, write: Write) -> None:
     write(text)
     assert complaint(Path("federation.toml")) == message
-
-
-def test_weights_are_declared_somewhere(write: Write) -> None:
-    for settings in (load(write(declaring()), {}), from_flags({"weights": "declared"})):
-        with pytest.raises(ConfigurationError, match=r"weights declared: no rank has a weight: write weight = NUMBER "):
-            build_graph(settings)
-    write(declaring(4, 1, 1, top="size = 3\n"))
-    assert "weights = 'max-degree' does not use it" in complaint(Path("federation.toml"), {"weights": "max-degree"})
 
 
 def test_robust_rules_do_not_go_with_declared_weights(write: Write) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.control_client import NoAnswer, NotRunning, ask, look, one_rank, ranks_of
+from dpeer.federation.control_client import NoAnswer, NotRunning, ask, look
 from dpeer.federation.rank_lock import held, started
 from dpeer.peer.control import SOCKET, ControlSocket
 
@@ -45,14 +45,6 @@ async def test_a_peer_is_asked_by_its_folder_and_by_that_of_its_run(tmp_path: Pa
         with pytest.raises(ConfigurationError) as raised:
             await asyncio.to_thread(ask, folder, {"ask": "refuse"})
     assert str(raised.value) == f"the peer in {str(folder)!r} refuses: round 3 is over"
-
-
-def test_no_peer_runs_there(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path / "run", 0, status="stopped", completed_rounds=7)
-    with pytest.raises(NotRunning) as raised:
-        ask(tmp_path / "run", {"ask": "status"})
-    assert str(raised.value) == f"no peer runs in {str(folder)!r}: the last one ended 'stopped' after 7 rounds"
-    assert raised.value.exit_code == 2
 
 
 def test_a_peer_that_holds_its_folder_and_has_no_socket_starts_or_ends(tmp_path: Path) -> None:
@@ -133,21 +125,3 @@ def test_a_peer_that_ends_before_it_answers(tmp_path: Path) -> None:
         with pytest.raises(NotRunning) as raised:
             ask(folder, {"ask": "status"})
     assert str(raised.value) == f"no peer runs in {str(folder)!r} any more: it ended before it answered"
-
-
-def test_several_ranks_and_none(tmp_path: Path) -> None:
-    for rank in (10, 2):
-        folder_of(tmp_path / "run", rank)
-    assert [one.name for one in ranks_of(tmp_path / "run")] == ["rank-2", "rank-10"]
-    with pytest.raises(ConfigurationError) as several:
-        one_rank(tmp_path / "run")
-    assert str(several.value) == f"{str(tmp_path / 'run')!r} holds 2 ranks: name one of rank-2, rank-10"
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigurationError) as none:
-        one_rank(tmp_path / "empty")
-    assert str(none.value) == f"{str(tmp_path / 'empty')!r} holds no run: name the --out of a run, or rank-R in it"
-    with pytest.raises(ConfigurationError) as missing:
-        one_rank(tmp_path / "nowhere")
-    assert str(missing.value) == (
-        f"no folder {str(tmp_path / 'nowhere')!r} exists; name the --out of a run, or rank-R in it"
-    )

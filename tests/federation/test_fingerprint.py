@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from dpeer.federation.build import build
-from dpeer.federation.config import load, resolve
+from dpeer.federation.config import resolve
 from dpeer.federation.fingerprint import fingerprint, named, own_names
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.handshake import first_difference
@@ -30,10 +30,6 @@ class Clash(Algorithm):
 
     def train(self, peer: Any) -> None:
         pass
-
-
-PRIVATE = {"privacy": "client", "noise_multiplier": 2.0, "clip_norm": 1.0}
-PRIVATE_RECORDS = {"privacy": "sample", "noise_multiplier": 2.0, "clip_norm": 1.0}
 
 
 def fingerprint_of(settings: Settings) -> dict[str, Any]:
@@ -62,24 +58,6 @@ def test_a_class_is_known_by_its_name_and_its_source(tmp_path: Path) -> None:
     assert "algorithm's source" not in builtin
 
 
-def test_options_of_file_and_flags_are_put_together(tmp_path: Path) -> None:
-    (tmp_path / "both.toml").write_text("[algorithm_options]\nmu = 0.5\nk = 7\n[task_options]\na = 1\n")
-    found = load(tmp_path / "both.toml", {"algorithm_options": {"mu": 0.9}, "task_options": {"b": 2}})
-    assert found.algorithm_options == {"mu": 0.9, "k": 7}
-    assert found.task_options == {"a": 1, "b": 2}
-
-
-def test_some_options_are_compared_only_where_they_differ_from_their_defaults() -> None:
-    def options(**given: Any) -> dict[str, Any]:
-        settings = Settings(algorithm="fedrod", algorithm_options=given)
-        found = fingerprint_of(settings)
-        return {name: value for name, value in found.items() if name.startswith("option ")}
-
-    assert options() == options(personal="linear", hidden=32) == {}
-    assert options(personal="hypernetwork") == {"option personal": "hypernetwork"}
-    assert options(personal="hypernetwork", hidden=9) == {"option personal": "hypernetwork", "option hidden": 9}
-
-
 def test_peers_compare_their_tokenizers() -> None:
     def made(label: str) -> Task:
         model = nn.Linear(2, 2)
@@ -97,19 +75,6 @@ def compared(out: Path, **values: Any) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_options_that_leave_all_shapes_alone_are_compared(tmp_path: Path) -> None:
-    base = {"layers": 1, "width": 12, "patch": 4}
-
-    def message(**options: Any) -> dict[str, Any]:
-        found = compared(tmp_path / "run", model="vit-tiny", model_options=base | options)
-        return {name: value for name, value in found.items() if name.startswith("model option ")}
-
-    usual = {"model option layers": 1, "model option width": 12, "model option patch": 4}
-    assert message(heads=3) == usual
-    assert message(heads=4) == usual | {"model option heads": 4}
-
-
-@pytest.mark.slow
 def test_peers_compare_what_is_in_the_file_of_first_weights_and_not_where_it_lies(tmp_path: Path) -> None:
     def message(seed: int, name: str) -> Any:
         torch.manual_seed(seed)
@@ -118,13 +83,6 @@ def test_peers_compare_what_is_in_the_file_of_first_weights_and_not_where_it_lie
 
     assert message(0, "here.safetensors") == message(0, "there.safetensors") != message(1, "here.safetensors")
     assert "initial weights" not in compared(tmp_path / "run")
-
-
-def test_a_file_of_first_weights_lies_beside_the_file_that_names_it(tmp_path: Path) -> None:
-    (tmp_path / "federation.toml").write_text('init_from = "w.safetensors"\nmodel_options = { a = 1 }\n')
-    found = load(tmp_path / "federation.toml", {"model_options": {"b": 2}})
-    assert found.init_from == tmp_path / "w.safetensors"
-    assert found.model_options == {"a": 1, "b": 2}
 
 
 def test_peers_compare_what_each_rank_has_declared() -> None:

@@ -30,11 +30,6 @@ def run_of(out: Path, rank: int, rounds: int = 1) -> Path:
     return folder
 
 
-def test_folders_are_made_for_the_ranks_asked_for(tmp_path: Path) -> None:
-    check(tmp_path / "deep" / "out", [1, 3], resume=False, overwrite=False)
-    assert sorted(path.name for path in (tmp_path / "deep" / "out").iterdir()) == ["rank-1", "rank-3"]
-
-
 def test_an_earlier_run_is_in_the_way_until_resume_or_overwrite(tmp_path: Path) -> None:
     folder = run_of(tmp_path, 1)
     with pytest.raises(OutputError):

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError, OutputError
-from dpeer.federation.config import load
 from dpeer.federation.from_checkpoint import make_model
-from dpeer.federation.rank_lock import held
 from dpeer.federation.settings import Settings
 from dpeer.peer import checkpoint
 from dpeer.simulation.run import simulate
@@ -73,13 +71,6 @@ def test_it_is_the_model_that_the_peer_would_have_left(ended: Path, killed: Path
     }, "what the process had counted that is gone"  # fmt: skip
 
 
-def test_a_summary_of_the_same_round_stays_as_it_is(ended: Path, killed: Path) -> None:
-    shutil.copy(ended / LEFT[2], killed)
-    make_model(killed)
-    assert (killed / LEFT[2]).read_bytes() == (ended / LEFT[2]).read_bytes()
-    assert (killed / LEFT[0]).exists()
-
-
 def test_a_model_that_is_there_is_replaced_only_when_asked(killed: Path) -> None:
     (killed / LEFT[0]).write_bytes(b"there")
     with pytest.raises(OutputError):
@@ -87,11 +78,6 @@ def test_a_model_that_is_there_is_replaced_only_when_asked(killed: Path) -> None
     assert (killed / LEFT[0]).read_bytes() == b"there"
     make_model(killed, overwrite=True)
     assert (killed / LEFT[0]).read_bytes() != b"there"
-
-
-def test_a_running_peer_is_left_alone(killed: Path) -> None:
-    with held(killed), pytest.raises(OutputError):
-        make_model(killed)
 
 
 def _missing(folder: Path) -> None:
@@ -152,25 +138,3 @@ def test_what_cannot_be_used_is_said_in_one_line(
         make_model(killed)
     assert "\n" not in str(caught.value)
     assert not (killed / LEFT[0]).exists()
-
-
-def test_the_only_rank_of_a_run_need_not_be_named(killed: Path) -> None:
-    assert make_model(killed.parent).path == killed / "model.safetensors"
-    killed.with_name("rank-0").mkdir()
-    with pytest.raises(ConfigurationError, match="holds 2 ranks: name one of rank-0, rank-1"):
-        make_model(killed.parent)
-
-
-def test_declared_weights_are_known_without_the_federation_file(tmp_path: Path) -> None:
-    (tmp_path / "dpeer.toml").write_text(
-        'size = 2\nrounds = 2\ntask = "digits"\nlocal_steps = 1\nweights = "declared"\nalone = "never"\n'
-        f'out = "{tmp_path}/run"\n[rank.0]\nweight = 3\n[rank.1]\nweight = 1\n'
-    )
-    simulate(load(tmp_path / "dpeer.toml", {}))
-    folder = tmp_path / "run" / "rank-1"
-    whole = (folder / "model.safetensors").read_bytes()
-    for name in LEFT:
-        (folder / name).unlink()
-    assert make_model(folder).completed == 2
-    assert (folder / "model.safetensors").read_bytes() == whole
-    assert json.loads((folder / "summary.json").read_text())["settings"]["weights"] == "declared:3,1"

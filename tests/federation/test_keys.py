@@ -1,6 +1,5 @@
 """The keys of a federation file, and this peer's secret."""
 
-import pickle
 import stat
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.addresses import listen_address
-from dpeer.federation.keys import keyring, keyrings, public_keys, read_secret, write_secret
+from dpeer.federation.keys import keyring, public_keys, read_secret, write_secret
 from dpeer.federation.settings import Settings
 from dpeer.peer.transports.curve import public_of
 
@@ -106,9 +105,3 @@ def test_the_environment_names_the_secret_or_holds_it_and_the_setting_wins(
     with pytest.raises(ConfigurationError) as raised:
         keyring(settings(keys), 3, 0)
     assert "nonsense" not in str(raised.value)
-
-
-def test_keys_for_a_federation_on_one_machine_can_be_given_to_its_processes() -> None:
-    rings = [pickle.loads(pickle.dumps(ring)) for ring in keyrings(3)]
-    assert [ring.owners[ring.public] for ring in rings] == [0, 1, 2]
-    assert rings[0].listed == rings[2].listed

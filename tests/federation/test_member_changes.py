@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.member_changes import Change, Situation, differences, in_short, next_list
+from dpeer.federation.member_changes import Change, Situation, differences, next_list
 from dpeer.federation.member_zero import edges_of, list_zero, named_graph
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.member_list import Member, MemberList
@@ -134,23 +134,6 @@ def test_a_key_belongs_to_one_rank_for_ever() -> None:
         next_list(gone, Change(add={4: Member("tcp://10.0.0.4:7700", (key,))}), partial(named_graph, given))
     one = made(Change(move={3: {"keys": (key, f"{9:064x}")}}), given)
     assert one.members[3].keys == (key, f"{9:064x}")
-
-
-def test_a_weight_and_another_key_of_one_who_goes_are_shown() -> None:
-    given = settings(keyed=True)
-    before, one = there(given).counts, made(Change(remove=[3]), given)
-    forged = replace(
-        one,
-        members={**one.members, 0: replace(one.members[0], weight=2.5)},
-        former={3: replace(one.former[3], keys=("ab" * 32,))},
-    )
-    lines = differences(before, forged)
-    assert lines[0] == f"rank 3 leaves, key {'ab' * 8}…"
-    assert "weight 2.5, key" in lines[1]
-
-
-def test_ranks_are_written_in_short() -> None:
-    assert in_short([5, 0, 1, 2]) == "0-2, 5"
 
 
 DECLARED = {"weights": "declared:400,20,30.5,7"}

@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from dpeer.exceptions import ConfigurationError
@@ -68,16 +67,6 @@ def test_a_list_s_graph_has_as_many_peers_as_members_and_keeps_the_parameters_of
         named_graph(settings(topology="grid:2x2"), "grid:2x2", members(6))
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("fresh:2", "fresh"), ("fresh-directed:2", "fresh-directed"), ("exponential", "exponential")],
-)
-def test_a_list_may_name_another_graph(name, expected):
-    assert named_graph(settings(), name, members(5)).name == expected
-    assert zero(topology="fresh:2").graph == "fresh:2"
-    assert named_graph(settings(topology="fresh:2"), "ring", members(5)).name == "ring"
-
-
 @pytest.mark.parametrize("name", [*TOPOLOGIES, *(form.example for form in FORMS.values())])
 def test_all_members_build_the_graph_that_an_operator_names_whatever_graph_their_files_name(name):
     size = 12 if name == "torus:3x4" else 8
@@ -85,11 +74,6 @@ def test_all_members_build_the_graph_that_an_operator_names_whatever_graph_their
     one = replace(zero(), version=1, members=members(size), graph=name, edges=edges)
     for topology in ("ring", "random-regular:3", name):
         assert graph_of_list(settings(topology=topology), one) == build(name, size)
-
-
-def test_a_graph_that_does_not_exist_or_is_another_one_here_is_refused_by_name():
-    with pytest.raises(MemberListError, match=r"member list 1: graph 'no-graph': "):
-        graph_of_list(settings(), replace(zero(), version=1, graph="no-graph"))
 
 
 def test_a_list_names_no_file_of_a_site(in_tmp_path):
@@ -121,15 +105,6 @@ def test_list_0_has_the_declared_weights_of_the_federation_file():
     assert one.edges == edges_of(build("ring", 4, **DECLARED)) != zero().edges
     assert one.digest != zero(weights="declared:400,20,30.5,8").digest
     assert graph_of_list(settings(**DECLARED), one) == build("ring", 4, **DECLARED)
-
-
-def test_the_graph_of_a_list_has_the_weights_of_its_members():
-    one = zero(**DECLARED)
-    members = {rank: member for rank, member in one.members.items() if rank != 1} | {4: Member(None, (), 55.0)}
-    expected = build("star", 4, weights="declared:400,30.5,7,55")
-    after = replace(one, version=1, members=members, graph="star", edges=edges_of(expected))
-    assert graph_of_list(settings(**DECLARED), after) == expected
-    np.testing.assert_array_equal(graph_of_list(settings(**DECLARED), after).weights, expected.weights)
 
 
 @pytest.mark.parametrize(

@@ -56,16 +56,6 @@ def test_what_is_trained_is_said_and_no_value_that_is_a_default(notes: Start) ->
     assert values(notes(finish="head:2", rho=0.5)) == ["rho 0.5", "finish head:2 at rate 0.013"]
 
 
-def test_what_is_off_by_default_is_named_where_it_is_on(notes: Start) -> None:
-    flags = {
-        "weight_decay": 0.0005, "grad_clip": 10, "local_steps": 3, "compress": "int8", "optimizer": "adamw",
-        "lr_schedule": "cosine+warmup:2",
-    }  # fmt: skip
-    named = {f"{name.replace('_', '-')} {value}" for name, value in flags.items()}
-    assert named | {"body-lr 0.001", "head-lr 0.001"} <= {*values(notes(**flags))}, "rates are AdamW's own"
-    assert "grad-clip off" in values(notes(grad_clip=0))
-
-
 def test_a_preset_is_spelled_out_with_its_remark(notes: Start) -> None:
     _, preset, *rest = notes(preset="paper-cifar", batch_size=4)
     assert preset == (
@@ -76,22 +66,6 @@ def test_a_preset_is_spelled_out_with_its_remark(notes: Start) -> None:
     used = values(rest)
     assert {"body-lr 0.1", "head-lr 0.001", "rho 0.7"} <= {*used}
     assert "batch-size 4" in used, "what is given wins"
-
-
-@pytest.mark.parametrize(
-    ("flags", "idle"),
-    [
-        ({"algorithm": "dfedavgm", "sam": "body"}, ["sam body"]),
-        ({"algorithm": "local", "compress": "int8", "robust": "clip"}, ["compress int8", "robust clip"]),
-        ({"algorithm": "ditto", "rho": 0.8, "algorithm_options": {"ditto_lambda": 1}}, ["rho 0.8"]),
-        ({"algorithm": "dfedavgm"}, []),
-    ],
-)
-def test_an_option_of_another_algorithm_has_no_effect_and_it_says_so(
-    flags: dict[str, Any], idle: list[str], notes: Start
-) -> None:
-    said = [line for line in notes(**flags) if "has no effect" in line]
-    assert sorted(said) == [f"{one} has no effect with {flags['algorithm']}" for one in idle]
 
 
 def test_a_private_start_says_that_declared_numbers_are_not_covered(notes: Start) -> None:
@@ -139,23 +113,3 @@ def test_what_leaves_beyond_the_body_is_said(flags: dict[str, Any], message: lis
 def test_too_few_rows_are_said(train: list[int], test: list[int], message: list[str], notes: Start) -> None:
     lines = notes(task="mine.py:few", task_options={"train": train, "test": test})
     assert [line for line in lines if "row" in line] == message
-
-
-def test_larger_batches_are_advised_in_as_many_steps_as_before(notes: Start) -> None:
-    """In fewer steps, which a higher rate alone means, they cost accuracy."""
-    private = {"privacy": "sample", "noise_multiplier": 400.0, "records": 700, "local_steps": 1}
-    (message,) = (line for line in notes(task="digits", **private) if "cannot survive" in line)
-    assert message == (
-        "training cannot survive this noise: use fewer trained parameters (a small body on a frozen public one, "
-        "--dp-head post), fewer rounds, or larger batches in as many steps (--batch-size together with "
-        "--local-steps)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [("pathological:5", "is balanced"), ("pathological-sampled:5", "classes were drawn at random")],
-)
-def test_how_classes_are_dealt_is_said(spec: str, message: str, notes: Start) -> None:
-    (line,) = (line for line in notes(task="digits", partition=spec) if line.startswith(f"partition {spec}"))
-    assert message in line

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,8 +10,6 @@ from dpeer.federation.config import load, resolve
 from dpeer.federation.presets import PRESETS
 from dpeer.federation.settings import Settings, revalidated
 from dpeer.training import ALGORITHMS
-
-Command = Callable[..., Any]
 
 
 @pytest.fixture
@@ -23,42 +20,6 @@ def write(in_tmp_path: Path) -> Callable[[str], Path]:
         return path
 
     return make
-
-
-OF_CODE = {"paper-dispfl", "paper-fedrep", "paper-fedbabu"}
-"""Presets made from published code, of papers against whose texts their values have not been held."""
-
-OWN = [
-    ("dp-fedavg", "fedavg", "dp-fedsam", {"rho": 0.5}),
-    ("dp-fedavg-emnist", "fedavg", "dp-fedsam-emnist", {"rho": 0.5}),
-    ("dp-fedsam", "fedsam", "dp-fedsam-topk", {"sparsify": "top-k:0.4"}),
-    ("dp-fedsam-emnist", "fedsam", "dp-fedsam-topk-emnist", {"sparsify": "top-k:0.4"}),
-    ("centaur", "dfedmdc", "dp2-fedsam", {}),
-    ("centaur-femnist", "dfedmdc", "dp2-fedsam-femnist", {}),
-]
-"""A preset, its algorithm, another one of its paper, and what that one has besides."""
-
-
-@pytest.mark.parametrize(("name", "algorithm", "other", "more"), OWN)
-def test_methods_of_one_paper_differ_in_their_algorithm_alone(
-    name: str, algorithm: str, other: str, more: dict[str, Any]
-) -> None:
-    expected = {**PRESETS[name].values, **more, "algorithm": PRESETS[other].values["algorithm"]}
-    assert PRESETS[other].values == expected
-    assert PRESETS[name].values["algorithm"] == algorithm
-
-
-def test_what_no_file_of_a_paper_asks_for_is_as_the_papers_have_it() -> None:
-    for name, preset in PRESETS.items():
-        finish = "all:5,0.1" if name == "paper-fedbabu" else "none"
-        assert preset.values["finish"] == finish, "no other algorithm there trains on after the last mixing"
-        assert name not in OF_CODE or "published" in preset.remark
-        if preset.values.get("optimizer") == "adamw":
-            assert preset.values["head_lr"] == preset.values["body_lr"], "one rate is printed, for the whole model"
-    for name in ("dp-fedsam", "dp-fedsam-emnist", "dp-fedsam-topk", "dp-fedsam-topk-emnist"):
-        assert (PRESETS[name].values["algorithm"], PRESETS[name].values["noise_multiplier"]) == ("fedsam", 0.95)
-    for name in ("dp2-fedsam", "dp2-fedsam-femnist"):
-        assert PRESETS[name].values["algorithm"] == "dfedsmdc"
 
 
 # What a preset does --------------------------------------------------------------------------------------------------
@@ -107,15 +68,6 @@ def test_what_the_user_gives_wins(write: Callable[[str], Path]) -> None:
     assert load(path, {"preset": "paper-cifar-pathological"}).head_epochs == 1
     assert load(path, {"preset": "paper-cifar-pathological"}).body_lr == 0.3
     assert Settings(preset="paper-cifar", lr_decay=1.0).lr_decay == 1.0
-
-
-def test_a_rank_has_the_same_settings_in_a_process_of_its_own(write: Callable[[str], Path]) -> None:
-    """`dpeer cluster` hands over what was set, and the preset's name with it."""
-    path = write("size = 3\npreset = 'paper-cifar'\nlr_decay = 1.0\n[rank.1]\nbatch_size = 8")
-    own = load(path, {}).of_rank(1)
-    there = Settings.model_validate(own.model_dump(exclude_unset=True))
-    assert there.model_dump(exclude={"rank"}) == own.model_dump(exclude={"rank"})
-    assert there.model_fields_set == own.model_fields_set
 
 
 @pytest.mark.parametrize(

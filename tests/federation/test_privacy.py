@@ -123,14 +123,6 @@ def test_it_says_when_the_budget_will_be_used_up(tmp_path):
     assert any(f"after {fitting} of 50 releases" in line for line in found)
 
 
-def test_few_kept_values_mean_a_short_noise(tmp_path):
-    whole, kept = (
-        lines(tmp_path, noise_multiplier=1.0, parameters=10_000, sparsify=rule) for rule in (None, "random:0.04")
-    )
-    assert any("100 times" in line and "(10,000 values)" in line for line in whole)
-    assert any("20 times" in line and "(400 values)" in line for line in kept)
-
-
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory):
     """A rank's folder after a run, by its level of privacy."""
@@ -186,12 +178,6 @@ def test_so_does_one_whose_ledger_and_metrics_are_lost_together(gone, emptied, e
         shutil.rmtree(folder / "checkpoint")
     with refused(OutputError, "private run"):
         takes(folder)
-
-
-def test_a_folder_of_a_run_without_privacy_takes_another(ended, tmp_path):
-    folder = shutil.copytree(ended["none"], tmp_path / "rank-0")
-    assert not (folder / "privacy").exists()
-    takes(folder)
 
 
 @pytest.mark.parametrize("damage", [b"\x00\xffgarbage\n", b""])

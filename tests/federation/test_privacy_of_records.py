@@ -51,12 +51,6 @@ def test_of_data_of_its_own_a_peer_must_say_about_how_many_there_are(unit: Any, 
     SampleTerms(config(privacy_unit=unit), tmp_path, replace(data, own=False))
 
 
-def test_a_batch_has_about_as_many_records_as_the_batch_size_says() -> None:
-    assert config(batch_size=32).sampling_rate(1000) == 32 / 1024
-    assert config(batch_size=32, records=1600).sampling_rate(1000) == 0.02
-    assert config(batch_size=64).sampling_rate(40) == 1.0
-
-
 def test_a_delta_that_promises_nothing_to_the_records_there_are_is_refused(tmp_path: Path) -> None:
     def notes(units: int, **values: Any) -> str:
         return "\n".join(opened(tmp_path, units, rounds=2, noise_multiplier=4.0, **values).notes(50))
@@ -76,16 +70,6 @@ def test_who_joins_without_a_common_number_of_records_is_told_who_adds_most_nois
     assert told(size=8)
     assert not told(size=8, records=100)
     assert not told(size=8, algorithm="local")
-
-
-def test_the_noise_is_the_least_of_three_digits_for_the_budget(tmp_path: Path) -> None:
-    made = opened(tmp_path, 2000, batch_size=100, records=2000, rounds=20)
-    noise = made.guarantee.noise_multiplier
-    assert noise == pytest.approx(0.916, abs=1e-9)
-    assert (
-        total_epsilon([Charge(0.05, noise, 400)], 1e-5) <= 8.0 < total_epsilon([Charge(0.05, noise - 0.001, 400)], 1e-5)
-    )
-    assert (made.guarantee.sampling_rate, made.guarantee.units, made.rounds) == (0.05, 2000, 20)
 
 
 def test_steps_with_two_gradients_have_the_noise_that_they_need(tmp_path: Path) -> None:
@@ -125,15 +109,6 @@ def test_a_resumed_run_promises_what_its_remaining_rounds_come_to(tmp_path: Path
     assert 3 < more.rounds < 75
     (message,) = (note for note in more.notes(50) if "is sent again" in note)
     assert f"allows {more.rounds} more rounds" in message
-
-
-def test_rounds_in_which_a_peer_sits_out_are_not_counted_as_left_out(tmp_path: Path) -> None:
-    few = {"noise_multiplier": 2.0, "records": 400, "rounds": 20, "participation": 0.5}
-    needed = opened(tmp_path / "a", 400, target_epsilon=9.0, **few)
-    assert needed.planned < 20
-    made = opened(tmp_path / "b", 400, target_epsilon=needed.epsilon(needed.planned), **few)
-    assert made.planned == made.rounds == needed.planned
-    assert not any("is sent again" in note for note in made.notes(50))
 
 
 TASK = """

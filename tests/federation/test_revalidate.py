@@ -1,32 +1,14 @@
 """Settings that a script has changed since it made them."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import dpeer
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.presets import PRESETS
 from dpeer.federation.settings import Settings, revalidated
 from tests.error_texts import refused
-
-WAYS: list[dict[str, Any]] = [
-    {},
-    {"size": 16, "topology": "fresh:4"},
-    {"size": 3, "rank": {1: {"batch_size": 3, "task_options": {"a": 1}}}},
-    *({"preset": preset} for preset in PRESETS),
-    *({"preset": preset, "size": 4, "body_lr": 0.5} for preset in PRESETS),
-]
-
-
-@pytest.mark.parametrize("values", WAYS, ids=str)
-def test_settings_that_nobody_has_changed_stay_as_they_are(values: dict[str, Any]) -> None:
-    settings = Settings(**values)
-    again = revalidated(settings)
-    assert dict(again) == dict(settings)
-    assert again.model_fields_set == settings.model_fields_set
 
 
 def test_options_that_were_changed_in_place_are_said() -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from safetensors.numpy import save_file
 
 from dpeer.cli.summary_table import show
-from dpeer.federation.summary import collect, wall_seconds
+from dpeer.federation.summary import collect
 from dpeer.results.privacy_words import privacy_line
 from dpeer.results.run_folders import find_runs
 
@@ -87,28 +87,11 @@ def test_a_peer_that_was_killed_while_writing_is_null(tmp_path: Path) -> None:
     assert collect(tmp_path, 2, 1.0)["accuracy"] == [0.5, None]
 
 
-def test_the_time_of_an_earlier_part_is_known_from_its_summary(tmp_path: Path) -> None:
-    assert wall_seconds(tmp_path) == 0.0
-    peer(tmp_path, 0, [1.0, 0.0], 0.0)
-    collect(tmp_path, 1, 12.5)
-    assert wall_seconds(tmp_path) == 12.5
-
-
 def test_the_epsilon_of_a_run_is_the_largest_of_all_peers(tmp_path: Path) -> None:
     for rank, epsilon in enumerate((1.5, 50.0, 1.0)):
         spent = {"guarantee": "everything", "epsilon": epsilon, "delta": 1e-5, "releases": 3}
         peer(tmp_path, rank, [1.0, 0.0], 0.0, epsilon=epsilon, delta=1e-5, privacy=spent)
     assert "epsilon 50 at delta 1e-05" in privacy_line(collect(tmp_path, 3, 1.0)["privacy"])
-
-
-def test_no_bound_at_all_is_worse_than_any(tmp_path: Path) -> None:
-    for rank, epsilon in enumerate((1.5, None)):
-        spent = {"guarantee": "everything", "epsilon": epsilon, "delta": 1e-5, "releases": 3, "update_norm": 2.0}
-        peer(tmp_path, rank, [1.0, 0.0], 0.0, epsilon=epsilon, delta=1e-5, privacy=spent)
-    found = collect(tmp_path, 2, 1.0)
-    assert found["epsilon"] is None
-    assert "update_norm" not in found["privacy"]
-    assert "epsilon unbounded at delta 1e-05" in privacy_line(found["privacy"])
 
 
 def test_the_table_compares_with_the_baseline(tmp_path: Path) -> None:
@@ -125,14 +108,6 @@ def test_the_table_compares_with_the_baseline(tmp_path: Path) -> None:
     assert "2 parameters gossiped, 1 kept at home" in text
     assert "consensus distance 1.0000" in text
     assert str(tmp_path / "run" / "summary.json") in text
-
-
-def test_values_beside_the_parameters_are_counted(tmp_path: Path) -> None:
-    peer(tmp_path, 0, [0.0, 0.0], 0.0, extras={"variates": 2000, "norm": 1})
-    found = collect(tmp_path, 1, 1.0)
-    assert found["extras"] == {"variates": 2000, "norm": 1}
-    text = "2 parameters gossiped and 2,001 values beside them (variates, norm), 1 kept at home"
-    assert text in printed(found, tmp_path)
 
 
 @pytest.mark.parametrize(("split", "last"), [("disjoint", ["+0.0826 to +0.2125", "improved"]), ("shared", ["-", "-"])])
@@ -155,71 +130,6 @@ def test_when_every_peer_was_killed_nothing_is_shown(tmp_path: Path) -> None:
     found = collect(tmp_path, 2, 1.0)
     assert (found["status"], found["accuracy"], found["accuracy_mean"]) == ("failed", [None, None], None)
     assert printed(found, tmp_path) == ""
-
-
-@pytest.mark.parametrize(("measure", "shown"), [("accuracy", range(10)), ("test_loss", range(90, 100))])
-def test_of_very_many_peers_those_that_did_worst_are_printed(tmp_path: Path, measure: str, shown: range) -> None:
-    for rank in range(100):
-        values = {"accuracy": None, "test_loss": rank / 100} if measure == "test_loss" else {"accuracy": rank / 100}
-        peer(tmp_path, rank, [0.0, 0.0], 0.0, **values)
-    cells = rows_of(printed(collect(tmp_path, 100, 1.0), tmp_path))
-    assert [cell[0] for cell in cells] == [*map(str, shown), "...", "mean"]
-    assert cells[-2][1] == "90 better"
-    assert float(cells[-1][1]) == pytest.approx(0.495)
-
-
-def test_a_tasks_own_metrics_are_there_by_rank_and_as_means(tmp_path: Path) -> None:
-    own = ({"accuracy": 0.5, "dice": 0.25}, {"accuracy": 0.5, "dice": 0.75}, {"accuracy": 0.5, "dice": None})
-    for rank, metrics in enumerate(own):
-        peer(tmp_path, rank, [0.0, 0.0], 0.0, metrics=metrics, measured={"accuracy": 0.9, "auroc": 0.25 * rank})
-    found = collect(tmp_path, 3, 1.0)
-    assert found["metrics"]["dice"] == [0.25, 0.75, None]
-    assert found["metrics_mean"] == {"accuracy": 0.5, "dice": 0.5, "auroc": 0.25}
-    text = printed(found, tmp_path, 80)
-    assert "│    1 │ 0.7500 │" in text
-    assert "│    2 │      - │" in text
-    assert "mean over the peers: AUROC 0.2500" in text
-
-
-def test_of_many_own_metrics_those_that_fit_are_printed_and_the_others_named(tmp_path: Path) -> None:
-    names = [f"a_rather_long_name_{number}" for number in range(7)]
-    peer(tmp_path, 0, [0.0, 0.0], 0.0, metrics=dict.fromkeys(names, 0.5))
-    text = printed(collect(tmp_path, 1, 1.0), tmp_path, 80)
-    assert text.count("a_rather") == 2, "five in the table by their words, two named"
-    assert max(len(line) for line in text.splitlines() if line.startswith("│")) <= 80
-    assert "more metrics in summary.json: a_rather_long_name_5, a_rather_long_name_6" in text
-
-
-@pytest.mark.parametrize(("points", "message"), [
-    (("finished",) * 3, "after 4 rounds, finished at home:"), (("finished", "mixed", "mixed"), "1 of 3 finished at"),
-    (("mixed",) * 3, "after 4 rounds: accuracy"),
-])  # fmt: skip
-def test_it_is_said_how_many_are_finished_and_what_they_were_before(
-    points: tuple[str, ...], message: str, tmp_path: Path
-) -> None:
-    for rank, point in enumerate(points):
-        kept = {"kept_point": point, "accuracy": 0.75 if point == "finished" else 0.5}
-        peer(tmp_path, rank, [0.0, 0.0], 0.0, **kept)
-    found = collect(tmp_path, 3, 1.0)
-    assert found["kept_point"] == [*points]
-    assert found["accuracy_mean"] == pytest.approx(0.5 + 0.25 * points.count("finished") / 3)
-    text = printed(found, tmp_path, 100)
-    assert message in text
-    assert ("after the last mixing: mean accuracy 0.5000" in text) == ("finished" in points)
-
-
-def test_of_the_best_models_round_and_point_are_said(tmp_path: Path) -> None:
-    for rank, point in enumerate(("trained", "mixed", "finished")):
-        kept = {"kept_point": point, "kept_round": rank, "accuracy": 0.75}
-        peer(tmp_path, rank, [0.0, 0.0], 0.0, settings={"keep": "best"}, **kept)
-    text = printed(collect(tmp_path, 3, 1.0), tmp_path, 80)
-    rows = rows_of(text)
-    assert [row[1:] for row in rows[:3]] == [
-        ["0.7500", "1, trained"],
-        ["0.7500", "2, mixed"],
-        ["0.7500", "3, finished"],
-    ]
-    assert "after the mixing of the kept rounds: mean accuracy 0.5000" in text
 
 
 LOSING = {
@@ -249,33 +159,6 @@ def test_a_gain_is_the_difference_of_its_two_columns_also_where_local_only_is_ke
         assert max(map(len, (line for line in text.splitlines() if "│" in line))) <= width
 
 
-def test_blends_stand_in_a_line_and_who_has_none_in_another(tmp_path: Path) -> None:
-    for rank, point in enumerate(("blend", "mixed")):
-        why = None if point == "blend" else "the task has a loss of its own"
-        worth = LOSING | {"kept": point, "no_blend": why}
-        kept = {"kept_point": point, "kept_round": 1 + rank, "accuracy": 0.7 if point == "blend" else 0.5}
-        peer(tmp_path, rank, [0.0, 0.0], 0.0, settings={"keep": "blend"}, worth=worth, **kept)
-    text = printed(collect(tmp_path, 2, 1.0), tmp_path, 120)
-    assert rows_of(text)[0][:3] == ["0", "0.5000", "0.6500"], "the federated model's, not the blend's"
-    assert rows_of(text)[0][-1] == "2, blend"
-    (line,) = (line for line in text.splitlines() if line.startswith("kept by validation loss: "))
-    assert ": 1 after mixing, 1 blended with local only, of round 2 to 3; mean accuracy of the kept" in line
-    assert line.endswith(" models 0.6000")
-    assert "\nno blend of 1 of 2 peers: the task has a loss of its own\n" in text
-
-
-def test_a_mean_is_of_the_peers_that_have_both_figures(tmp_path: Path) -> None:
-    peer(tmp_path, 0, [0.0, 0.0], 0.0, worth=LOSING)
-    peer(tmp_path, 1, [0.0, 0.0], 0.0, accuracy=0.9, worth={"measure": "accuracy", "joined": 0.9, "why": "no time"})
-    text = printed(collect(tmp_path, 2, 1.0), tmp_path, 80)
-    assert rows_of(text) == [
-        ["0", "0.5000", "0.6500", "-0.1500", "-0.2500 to -0.0500", "worse"],
-        ["1", "0.9000", "-", "-", "-", "-"],
-        ["mean", "0.5000", "0.6500", "-0.1500", "-", "-"],
-    ]
-    assert "\n1 of 2 peers have both figures, and are in the means; federated, mean of all: 0.7000\n" in text
-
-
 def test_all_are_the_members_of_the_last_list(tmp_path: Path) -> None:
     better = LOSING | {"joined": 0.8, "gain": 0.15, "low": 0.05, "high": 0.25, "verdict": "improved", "kept": "joined"}
     for rank, (worth, status) in enumerate([(LOSING, "left"), (better, "done"), (better, "done")]):
@@ -293,31 +176,6 @@ def test_all_are_the_members_of_the_last_list(tmp_path: Path) -> None:
     assert "; not counted, because no member any more: rank 0\n" in text
     (run,) = find_runs([tmp_path])
     assert run.members == (1, 2)
-
-
-def test_of_a_regression_the_two_columns_are_losses_and_no_cell_is_cut(tmp_path: Path) -> None:
-    """The longest verdict takes two lines."""
-    unlikely = {"measure": "test_loss", "rows": 8, "joined": 1234.5, "alone": 1000.25, "gain": -234.25, "low": -400.5}
-    worth = LOSING | unlikely | {"high": -2.5, "verdict": "inconclusive"}
-    kept = {"kept_point": "alone", "kept_round": 0, "test_loss": 1000.25, "metrics": {"mae": 20.0}}
-    peer(tmp_path, 0, [0.0, 0.0], 0.0, accuracy=None, settings={"keep": "best"}, worth=worth, **kept)
-    found = collect(tmp_path, 1, 1.0)
-    text = printed(found, tmp_path, 80)
-    rows = rows_of(text)
-    cells = ["1234.5000", "1000.2500", "-234.2500", "-400.5000 to -2.5000", "probably"]
-    assert rows[:3] == [["0", *cells], ["", "", "", "", "", "worse"], ["mean", *cells[:3], "-", "-"]]
-    assert rows_of(printed(found, tmp_path, 78))[0] == ["0", *cells[:3], "probably worse"]
-    assert max(map(len, (line for line in text.splitlines() if "│" in line))) <= 80
-    assert "test loss on each peer's own test data (lower is better)" in text
-    assert "metrics of the kept models:" in text
-
-
-def test_peers_that_were_compared_by_their_loss_are_shown_by_it(tmp_path: Path) -> None:
-    """The accuracy of an own task need be no mean over rows."""
-    worth = LOSING | {"measure": "test_loss", "joined": 0.75, "alone": 0.5, "gain": -0.25}
-    peer(tmp_path, 0, [0.0, 0.0], 0.0, test_loss=0.5, kept_point="alone", kept_round=3, worth=worth)
-    rows = rows_of(printed(collect(tmp_path, 1, 1.0), tmp_path, 80))
-    assert rows[0][:4] == ["0", "0.7500", "0.5000", "-0.2500"]
 
 
 def test_training_accuracy_of_private_peers_stays_in_their_own_folders(tmp_path: Path) -> None:

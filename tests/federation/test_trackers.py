@@ -137,16 +137,6 @@ def test_wandb_without_a_key_asks_nothing_and_is_refused(tmp_path, monkeypatch):
         check(["wandb"])
 
 
-@pytest.mark.parametrize("value", ["aim", "mlflow,mlflow", "mlflow,", 3])
-def test_a_value_that_names_no_tracker_is_refused(value):
-    with pytest.raises(ConfigurationError, match=r"log_to = .*: expected tensorboard, mlflow or wandb"):
-        Settings.model_validate({"log_to": value})
-
-
-def test_a_list_and_a_text_state_the_same_trackers():
-    assert Settings(log_to="mlflow, wandb").log_to == Settings(log_to=["mlflow", "wandb"]).log_to == ["mlflow", "wandb"]
-
-
 @pytest.mark.slow
 def test_a_simulation_and_one_that_goes_on_show_each_round_of_each_rank_once(dpeer, tmp_path, monkeypatch):
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
@@ -283,18 +273,6 @@ def test_rounds_that_wait_for_one_that_hangs_are_bounded_and_cost_no_time(fake, 
             thread.join(30)
     assert fake.closed
     assert len(fake.shown) in (20, 21)
-
-
-def test_without_rounds_no_tracker_is_opened(fake, tmp_path):
-    assert track(tmp_path, ["fake"], 0) == []
-    assert fake.given == []
-
-
-@pytest.mark.parametrize(("at_home", "more"), [(("fake",), {"accuracy", "train_loss"}), ((), set())])
-def test_one_that_keeps_figures_in_the_peers_folder_gets_them_all(fake, tmp_path, monkeypatch, at_home, more):
-    monkeypatch.setattr(trackers, "_AT_HOME", at_home)
-    assert track(tmp_path, ["fake"], 1, protects=True) == []
-    assert {"accuracy", "train_loss"} & fake.shown[0][1].keys() == more
 
 
 @pytest.mark.parametrize(("resume", "known"), [(True, "run-7"), (False, None)])

@@ -118,6 +118,15 @@ def test_the_peers_own_bits_are_the_same_with_a_copy_beside(tmp_path: Path) -> N
     assert found[:half] == found[half:]
 
 
+def test_rounds_that_the_peer_sits_out_it_sits_out_too(tmp_path: Path) -> None:
+    copy = through(alone(make(), takes_part=lambda number: number != 1))
+    expected = build_learner(make(), "local", H, rank=RANK, seed=SEED)
+    for number in (0, 2):
+        expected.train(number)
+    assert model(copy, tmp_path) == model(expected, tmp_path)
+    assert copy.completed == 3
+
+
 def test_what_was_saved_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     first = alone(make(0.3))
     for _ in range(2):

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError
-from dpeer.federation.baseline import training
 from dpeer.federation.baseline.after_run import compare_after_run, give_away
 from dpeer.federation.from_checkpoint import saved_peer
 from dpeer.federation.rank_lock import held
@@ -18,7 +17,6 @@ from dpeer.federation.run import Runner, drive_by_signals
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
 from dpeer.simulation.run import simulate
-from dpeer.training.local_baseline import LocalBaseline
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -152,27 +150,6 @@ def test_it_is_the_one_that_the_run_would_have_made(run: Callable[..., Path], op
     assert told(out) == told(expected), "the run's summary has it, too"
 
 
-def test_what_is_stopped_goes_on_from_the_last_round(run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "_SAVE_EVERY", 0.0)
-    expected, out = run("beside", alone="always"), run("later") / "rank-1"
-    lines: list[str] = []
-    assert compare_after_run(out, lambda: (out / "alone" / "round-00000001").exists(), lines.append) is None
-    assert lines[-1] == "stopped after 2 of 4 rounds of local-only training; the same command goes on"
-    assert summary(out)["worth"]["verdict"] is None
-    begun: list[int] = []
-    train_round = LocalBaseline.train_round
-
-    def noted(self: LocalBaseline, enough: Callable[[], bool]) -> bool:
-        begun.append(self.completed)
-        return train_round(self, enough)
-
-    monkeypatch.setattr(LocalBaseline, "train_round", noted)
-    found = compare_after_run(out)
-    assert begun[0] == 2
-    assert found is not None
-    assert summary(out)["worth"] == summary(expected / "rank-1")["worth"]
-
-
 def test_a_run_that_ended_early_is_compared_over_its_completed_rounds(run: Callable[..., Path]) -> None:
     stopping = Stopping(3)
     out = run("early", stopping.drive, stopping, rounds=50, keep="best") / "rank-0"
@@ -242,11 +219,6 @@ def test_a_run_of_which_nothing_can_be_told_says_why(ended: Path, changes: dict[
     (folder / "summary.json").write_text(json.dumps(summary(folder) | changes))
     with pytest.raises(ConfigurationError, match=told):
         compare_after_run(folder)
-
-
-def test_where_nothing_was_shared_there_is_nothing_to_compare(run: Callable[..., Path]) -> None:
-    with pytest.raises(ConfigurationError):
-        compare_after_run(run("run", rounds=1, algorithm="local") / "rank-0")
 
 
 @pytest.mark.parametrize("content", [True, False])

@@ -159,19 +159,6 @@ def test_a_task_without_class_probabilities_keeps_the_better_model(run: Run, nam
     assert any(line.startswith(f"no blend: {why}") and "least loss" in line for line in parts.notes)
 
 
-@pytest.mark.slow
-def test_adapters_are_merged_in_both_members(run: Run) -> None:
-    pytest.importorskip("peft", reason="pip install 'dpeer[lora]' brings it")
-    common = {"task": "digits", "lora": "r=2", "optimizer": "adamw", "rounds": 1, "body_epochs": 1}
-    common["task_options"] = {"train_samples": 200, "test_samples": 60}
-    out, federated = run("run", **common, **BLEND), run("federated", **common, keep="best", alone="never")
-    assert same(member(out / "rank-0", 0), load_file(federated / "rank-0/model.safetensors"))
-    assert member(out / "rank-0", 0).keys() == member(out / "rank-0", 1).keys()
-    inputs = torch.randn(5, 1, 8, 8)
-    outputs = dpeer.load_model(out / "rank-0").predict(inputs).probabilities
-    assert outputs.sum(axis=1) == pytest.approx(np.ones(5), abs=1e-6)
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

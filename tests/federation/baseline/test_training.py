@@ -1,9 +1,7 @@
 """How much time the local-only baseline may take after a run, and what is said where that is too little."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -91,17 +89,6 @@ def test_nothing_goes_on_that_would_not_come_to_its_end(clock: Clock) -> None:
     assert (copy.made, copy.completed) == (1, 0)
 
 
-def test_what_takes_longer_than_it_seemed_ends_when_the_time_is_over(clock: Clock) -> None:
-    copy = Copy(clock, rounds=1)
-    copy.paces = dict.fromkeys(range(5, 11), 4.0)
-    beside = BaselineTraining(copy)
-    clock.now = 4.0
-    finish(beside)
-    assert copy.made == 6, "twelve seconds: the minibatch in which the eleven were over"
-    assert beside.why is not None
-    assert "more than the 11.0 s" in beside.why
-
-
 def test_all_peers_of_a_process_are_trained_or_none(clock: Clock) -> None:
     few, copies = AllOrNone(5, 2), [Copy(clock) for _ in range(5)]
     peers = [BaselineTraining(copy, process=few) for copy in copies]
@@ -117,77 +104,7 @@ def test_all_peers_of_a_process_are_trained_or_none(clock: Clock) -> None:
     assert all(one.refused for one in peers)
 
 
-def test_peers_of_a_process_are_trained_to_the_end_once_that_is_decided(clock: Clock) -> None:
-    process, copies = AllOrNone(5, 2), [Copy(clock) for _ in range(5)]
-    peers = [BaselineTraining(copy, process=process) for copy in copies]
-    clock.now = 450.0
-    copies[1].paces = dict.fromkeys(range(2, 41), 100.0)
-    for one in peers:
-        one.end()
-        finish(one)
-    assert all(copy.done for copy in copies), "though one takes much longer than it seemed"
-    assert [one.why for one in peers] == [None] * 5
-    other = BaselineTraining(Copy(clock), process=process)
-    finish(other, stopped=True)
-    assert other.why == module.STOPPED
-
-
 STOPPED = {"why": module.STOPPED, "rounds": 1, "planned": 4}
-REFUSED = {"why": "takes about 2 min", "rounds": 0, "planned": 4}
-VERDICT = {"verdict": "worse"}
-
-
-@pytest.mark.parametrize(("worth", "rounds", "saved", "done", "why"), [
-    (VERDICT, 4, False, True, None), (REFUSED, 4, False, False, "takes about 2 min"), (STOPPED, 4, True, True, None),
-    (STOPPED, 4, False, False, "training 1000 peers"), (VERDICT, 3, False, False, "training 1000 peers"),
-])  # fmt: skip
-def test_what_an_interrupted_process_had_decided_holds(
-    worth: dict[str, Any], rounds: int, saved: bool, done: bool, why: str | None, clock: Clock, tmp_path: Path
-) -> None:
-    """A peer that has concluded says it, of these rounds, or a saved state; one that was stopped says nothing."""
-    ranks = [tmp_path / f"rank-{rank}" for rank in range(2)]
-    ranks[0].mkdir()
-    (ranks[0] / "summary.json").write_text(json.dumps({"completed_rounds": rounds, "worth": worth}))
-    if saved:
-        kept(ranks[1], 1, "10")
-    copy = Copy(clock)
-    one = BaselineTraining(copy, process=AllOrNone.resumed(1000, 1, ranks, 4))
-    finish(one)
-    assert copy.done == done
-    assert one.why == why or (one.why or "").startswith(why or "all well")
-
-
-def test_a_peer_that_trains_meanwhile_ends_as_another_one_decides(clock: Clock) -> None:
-    process, copy = AllOrNone(2, 2), Copy(clock)
-    copy.paces = {1: 0.1}
-    one = BaselineTraining(copy, process=process)
-
-    def decides() -> bool:
-        process.decide(1e3, 10.0)
-        return False
-
-    one.finish(decides, lambda line: None)
-    assert (copy.made, one.why) == (1, process.why)
-    forced = BaselineTraining(Copy(clock), mode="always", process=process)
-    finish(forced)
-    assert forced.why is None
-
-
-def test_no_peer_is_trained_to_its_end_before_that_is_decided(clock: Clock) -> None:
-    process, copy = AllOrNone(1000, 2), Copy(clock, rounds=2)
-    copy.paces = dict.fromkeys(range(1, 21), 1 / 64)
-    one = BaselineTraining(copy, process=process)
-    finish(one)
-    assert (copy.made, copy.completed) == (20, 1), "0.3 seconds are too short for an estimate before the last step"
-    assert one.why.startswith("training 1000 peers alone takes about 2 min 36 s, more than the 10.")
-
-
-def test_the_time_in_which_a_peer_waits_for_a_thread_is_not_the_runs(clock: Clock) -> None:
-    beside = BaselineTraining(Copy(clock))
-    beside.end()
-    clock.now = 400.0
-    finish(beside)
-    assert beside.why is not None
 
 
 def test_always_is_always_and_ctrl_c_ends_it(clock: Clock) -> None:
@@ -220,14 +137,6 @@ def test_what_was_trained_is_saved_now_and_then_and_goes_on_later(clock: Clock, 
     finish(BaselineTraining(second, mode="always", folder=folder))
     assert second.done
     assert not folder.exists()
-
-
-def test_a_state_beyond_the_rounds_of_a_run_that_ended_early_is_not_taken_up(clock: Clock, tmp_path: Path) -> None:
-    kept(tmp_path, 3, "30")
-    copy = Copy(clock, rounds=2)
-    later = BaselineTraining(copy, mode="always", folder=tmp_path / "alone")
-    finish(later)
-    assert (copy.completed, later.why) == (2, None)
 
 
 def test_a_damaged_state_is_said(clock: Clock, tmp_path: Path) -> None:
