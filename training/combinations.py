@@ -158,18 +158,9 @@ ROWS: tuple[Row, ...] = (
     ),
     # What travels, and how it is mixed.
     (
-        lambda c: c.is_(DisPFL) and c.h.compress != "float32",
-        "--compress {h.compress} cannot be used with {name}, which sends {algorithm.leaves}: leave it out",
-    ),
-    (
-        lambda c: c.is_(DisPFL) and c.h.robust != "none",
-        "--robust {h.robust} cannot be used with {name}, which sends {algorithm.leaves}: bodies that are not all "
-        "values of the model are not compared; leave it out",
-    ),
-    (
-        lambda c: c.is_(DisPFL) and c.h.max_norm is not None,
-        "--max-norm {h.max_norm:g} cannot be used with {name}, which sends {algorithm.leaves}: bodies that are not all "
-        "values of the model are not compared; leave it out",
+        lambda c: c.is_(DisPFL) and (c.h.compress != "float32" or c.h.robust != "none" or c.h.max_norm is not None),
+        "{name} sends {algorithm.leaves}, and mixes in a way of its own: leave out --compress {h.compress}, --robust "
+        "{h.robust} and --max-norm {h.max_norm}",
     ),
     (
         lambda c: c.h.robust != "none" and c.codec is not None and c.codec.error_feedback,
