@@ -93,7 +93,7 @@ def in_turn(run: Run) -> tuple[float, str]:
         for rank, learner in enumerate(learners):
             graph = topology.at(number, rank)
             received = {other: body for other in graph.in_neighbors if (body := released[other]) is not None}
-            learner.mix(received, graph.row.restricted_to(received))
+            learner.mix_sound(received, graph.row.restricted_to)
             learner.evaluate()
     seconds = time.perf_counter() - began
     return seconds, _hash(learner.body.numpy().tobytes() for learner in learners)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -207,34 +207,11 @@ class TorchLearner:
         with self._calling(Purpose.EVALUATE, self.trainer.number), self.trainer.source.unchanged():
             return self.keeping.evaluate(self.keeping.point(mixed=self._mixed))
 
-    def check(self, rank: int, received: Payload) -> str | None:
-        """Why a payload of this rank must not be mixed ("wrong-size", "not-finite", ...), or None; never raises."""
-        return self.gossip.check(rank, received)
-
-    def mix(self, received: Mapping[int, Payload], row: Mapping[int, float]) -> None:
+    def mix_sound(self, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
         """Body <- sum over ranks j, in rank order, of row[j] * z_j, the own z being what was released.
 
-        (A robust rule or a sparse algorithm mixes otherwise: see `dpeer.training.mixing`.)
-
-        Args:
-            received: Payloads by rank, each of which `check` let pass; without the own.
-            row: Weights for exactly the ranks in `received` and the own.
-
-        Raises:
-            ValueError: The ranks or sizes do not fit.
-        """
-        if row.keys() != received.keys() | {self.trainer.rank}:
-            raise ValueError(f"weights are for ranks {sorted(row)}, bodies from {sorted(received)} and own")
-
-        def weigh(sound: Collection[int]) -> Mapping[int, float]:
-            if len(sound) < len(received):
-                raise ValueError(f"only ranks {sorted(sound)} of {sorted(received)} sent what can be mixed")
-            return row
-
-        self.mix_sound(received, weigh)
-
-    def mix_sound(self, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
-        """Mix as `mix` does, of any payloads those that `check` lets pass.
+        What cannot be mixed is left out. (A robust rule or a sparse algorithm mixes otherwise: see
+        `dpeer.training.mixing`.)
 
         Args:
             received: Payloads by rank, without the own.
@@ -257,7 +234,7 @@ class TorchLearner:
         self.finishing.forget()
 
     def adopt(self, number: int, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
-        """Replace the body by the weighted mean of the payloads that `check` lets pass, in a round that is sat out.
+        """Replace the body by the weighted mean of the payloads that can be mixed, in a round that is sat out.
 
         The head stays to the bit, and so do trackers among the extras. Nothing is released and charged. Under
         privacy at client level the mean, which has been made of releases, is what the next update is counted from.

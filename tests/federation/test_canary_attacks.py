@@ -33,6 +33,7 @@ from dpeer.privacy.guarantee import phases_of
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.payload import encode, views
+from tests.training.small import mix
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread", "fixed_private_bits")]
 
@@ -87,7 +88,7 @@ def seen(peer: TorchLearner, rounds: int) -> tuple[np.ndarray, float]:
             peer.train(number)
             (vector,) = views(peer.release(number), WIDTH)
             released = vector.clone()
-            peer.mix({1: [encode(released)]}, {0: 0.5, 1: 0.5})  # the neighbor sends the same, so the mix is that
+            mix(peer, {1: [encode(released)]}, {0: 0.5, 1: 0.5})  # the neighbor sends the same, so the mix is that
         along = CANARY[:WIDTH].double() / CANARY.double().norm()
         moved.append(float((released - base).double() @ along) / CLIP_NORM)
         base = released

@@ -5,7 +5,7 @@ from typing import Any
 
 from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.device import HOST, Compute
-from tests.training.small import small_task
+from tests.training.small import left_out, mix, small_task
 
 SIZE = 3
 ROW = dict.fromkeys(range(SIZE), 1 / SIZE)
@@ -66,7 +66,7 @@ def rounds(learners: list[TorchLearner], count: int, start: int = 0) -> list[Any
         for rank, ours in enumerate(learners):
             if ours.about.shares:
                 received = {j: sent[j] or [] for j in ROW if j != rank}
-                assert [ours.check(j, payload) for j, payload in received.items()] == [None] * len(received)
-                ours.mix(received, ROW)
+                assert [left_out(ours, j, payload) for j, payload in received.items()] == [None] * len(received)
+                mix(ours, received, ROW)
             seen += [[bytes(part) for part in sent[rank] or []], ours.evaluate()]
     return seen

@@ -1,6 +1,6 @@
 """A small model, its task, and a hand-driven federation, for the tests of training/."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,9 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
 from dpeer.training import Task, TorchLearner
+from dpeer.training.mixing.gossip import Gossip
+from dpeer.training.mixing.weighted_sum import all_finite
+from dpeer.training.payload import Payload
 from dpeer.training.settings import WireDtype
 
 
@@ -102,9 +105,20 @@ def gossip(
         for i, learner in enumerate(learners):
             if learner.about.shares:
                 row = {j: float(w) for j, w in enumerate(weights[i]) if w}
-                learner.mix({j: sent[j] for j in row if j != i}, row)
+                mix(learner, {j: sent[j] for j in row if j != i}, row)
             if evaluate:
                 learner.evaluate()
+
+
+def mix(learner: TorchLearner, received: Mapping[int, Payload], row: Mapping[int, float]) -> None:
+    """Mix all of these payloads by these weights."""
+    assert learner.mix_sound(received, lambda ranks: row) == {}
+
+
+def left_out(ours: TorchLearner | Gossip, rank: int, payload: Payload) -> str | None:
+    """Why no mix takes a payload of this rank; None if it does."""
+    body = (ours.gossip if isinstance(ours, TorchLearner) else ours)._decoded(rank, payload)
+    return body if isinstance(body, str) else None if all_finite(body) else "not-finite"
 
 
 class Rows(Dataset[Any]):

@@ -22,7 +22,7 @@ from dpeer.training import (
 )
 from tests.training.algorithm_cases import CASES, SIZE, made
 from tests.training.algorithm_cases import peers as learners_of
-from tests.training.small import NormedNet, gossip, small_task
+from tests.training.small import NormedNet, gossip, left_out, mix, small_task
 
 pytestmark = pytest.mark.slow
 
@@ -106,8 +106,8 @@ def test_peers_start_alike_train_and_mix_what_they_share_alone(case: str, tmp_pa
         for other, payload in received.items():
             assert all(memoryview(buffer).readonly for buffer in payload)
             assert sum(memoryview(buffer).nbytes for buffer in payload) <= ours.about.payload_bytes
-            assert ours.check(other, payload) is None
-            assert ours.check(other, [b"x"]) == "wrong-size"
+            assert left_out(ours, other, payload) is None
+            assert left_out(ours, other, [b"x"]) == "wrong-size"
         assert ours.mix_sound(received, lambda ranks: dict.fromkeys(range(SIZE), 1 / SIZE)) == {}
         own_hook = type(ours.algorithm).mixed is not Algorithm.mixed
         assert shares == "model" or own_hook or torch.equal(ours.trainer.head.data, head)
@@ -121,7 +121,7 @@ def test_an_interrupted_end_has_changed_nothing(case: str) -> None:
     ours = peers(case)[0]
     ours.train(0)
     ours.release(0)
-    ours.mix({}, {0: 1.0})
+    mix(ours, {}, {0: 1.0})
     before, found = {name: one.clone() for name, one in ours.trainer.module.state_dict().items()}, ours.evaluate()
     hook = ours.trainer.module.register_forward_hook(lambda *_: ours.interrupt())
     with pytest.raises(Interrupted):

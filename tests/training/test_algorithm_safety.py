@@ -20,7 +20,7 @@ from dpeer.training import (
     build_learner,
     make_options,
 )
-from tests.training.small import small_task
+from tests.training.small import mix, small_task
 
 H = Hyperparameters(body_epochs=1, batch_size=16)
 
@@ -57,7 +57,7 @@ def test_whatever_fails_is_one_error_that_names_the_method(method: str) -> None:
         one.train(0)
         one.evaluate()
         one.release(0)
-        one.mix({}, {0: 1.0})
+        mix(one, {}, {0: 1.0})
 
     with pytest.raises(AlgorithmError):
         use()
@@ -114,7 +114,7 @@ def test_whatever_it_draws_is_the_same_whatever_else_has_drawn(tmp_path: Path) -
             one.train(number)
             disturb()
             sent = one.release(number)
-            one.mix({}, {0: 1.0})
+            mix(one, {}, {0: 1.0})
             disturb()
             one.adopt(number + 2, {1: sent}, lambda ranks: {1: 1.0})
         disturb()

@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batch_loader import batch_order
-from tests.training.small import gossip
+from tests.training.small import gossip, left_out, mix
 
 SIZE, SAMPLES, SEED = 4, 22, 9
 H = Hyperparameters(body_lr=0.1, momentum=0.9, lr_decay=0.9, body_epochs=2, batch_size=8, rounds=5)
@@ -148,8 +148,8 @@ def test_three_rounds_are_those_of_the_published_order(weights: NDArray[np.float
                 torch.testing.assert_close(sent_values[name], value[name], rtol=0, atol=1e-5)
         for rank, (ours, peer) in enumerate(zip(learners, peers, strict=True)):
             row = {j: float(w) for j, w in enumerate(weights[rank]) if w}
-            assert [ours.check(j, sent[j]) for j in row] == [None] * len(row)
-            ours.mix({j: sent[j] for j in row if j != rank}, row)
+            assert [left_out(ours, j, sent[j]) for j in row] == [None] * len(row)
+            mix(ours, {j: sent[j] for j in row if j != rank}, row)
             with torch.no_grad():
                 for name, parameter in peer.model.named_parameters():
                     weight = sum(w * held[j][name].double() for j, w in row.items())
@@ -228,5 +228,5 @@ def test_a_coordinate_that_nobody_sends_is_zero_and_a_lone_holder_decides() -> N
     full = torch.arange(COUNT, dtype=torch.float32)
     ours.algorithm._next.fill_(True)
     other_values = full[other].numpy().astype("<f4").tobytes()
-    ours.mix({1: [bits, other_values]}, {0: 0.25, 1: 0.75})
+    mix(ours, {1: [bits, other_values]}, {0: 0.25, 1: 0.75})
     torch.testing.assert_close(ours.body, torch.where(held, before, full))

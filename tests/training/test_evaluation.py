@@ -14,7 +14,7 @@ from dpeer.results.records import RoundRecord, gap
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.metrics import classification_metrics
-from tests.training.small import gossip, small_task
+from tests.training.small import gossip, mix, small_task
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -131,7 +131,7 @@ def test_it_is_of_the_model_and_the_rows_that_it_was_trained_on() -> None:
         assert before.accuracy == right(ours, ours.trainer.task.test)
         sent = ours.release(number)
         other = np.frombuffer(sent[0], "<f4") * 0.5
-        ours.mix({1: [other.tobytes()]}, {0: 0.5, 1: 0.5})
+        mix(ours, {1: [other.tobytes()]}, {0: 0.5, 1: 0.5})
         after = ours.evaluate()
         assert after.training_accuracy == right(ours, ours.trainer.task.train)
 

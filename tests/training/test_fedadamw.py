@@ -15,7 +15,7 @@ from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.adam import AdamW, Knowledge
 from dpeer.training.flat import Flat
 from tests.training.dp_learners import sampled
-from tests.training.small import gossip, small_task
+from tests.training.small import gossip, mix, small_task
 
 Vector = NDArray[np.float64]
 SIZE, SAMPLES, ROUNDS, STEPS, SEED = 4, 24, 3, 5, 7
@@ -164,7 +164,7 @@ def test_of_gradients_that_are_noise_alone_nothing_is_left(correct: bool, tmp_pa
         (mean,) = ours.trainer.extras["second_moment"].tolist()
         assert mean == pytest.approx(0.0 if correct else 1 / 256, abs=0.05 / 256)
         assert ours.trainer.noise_std == 1 / 16
-        ours.mix({}, {0: 1.0})
+        mix(ours, {}, {0: 1.0})
     with ours.trainer.at_home():
         assert ours.trainer.noise_std == 0.0
 

@@ -16,7 +16,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batch_loader import batch_order
-from tests.training.small import floats
+from tests.training.small import floats, left_out, mix
 
 Array = NDArray[np.float64]
 SIZE, SAMPLES, CLASSES, FEATURES, INPUTS, HIDDEN, SEED = 3, 21, 4, 5, 6, 7, 5
@@ -140,8 +140,8 @@ def exchange(learners: list[TorchLearner], number: int) -> None:
     sent = [ours.release(number) or [] for ours in learners]
     for rank, ours in enumerate(learners):
         others = {j: sent[j] for j in range(SIZE) if j != rank}
-        assert [ours.check(j, payload) for j, payload in others.items()] == [None] * (SIZE - 1)
-        ours.mix(others, dict(enumerate(W[rank].tolist())))
+        assert [left_out(ours, j, payload) for j, payload in others.items()] == [None] * (SIZE - 1)
+        mix(ours, others, dict(enumerate(W[rank].tolist())))
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from torch.utils.data import TensorDataset
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batch_loader import batch_order
 from dpeer.training.finish_setting import Finish, check_finish
-from tests.training.small import small_task
+from tests.training.small import mix, small_task
 
 pytestmark = pytest.mark.slow
 
@@ -89,7 +89,7 @@ def test_it_is_plain_steps_from_what_predicts(algorithm: str, finish: str, clip:
     for number in range(2):
         learner.train(number)
         learner.release(number)
-        learner.mix({}, {2: 1.0})
+        mix(learner, {}, {2: 1.0})
     before, trains_on = predicted(learner), learner.trainer.model.data.clone()
     gradients = learner.figures.gradients
     found = learner.fine_tune(1)
@@ -123,7 +123,7 @@ def test_the_best_model_may_be_of_each_point(point: str, monkeypatch: pytest.Mon
         learner.release(number)
         learner.evaluate()
         values[number, "trained"] = learner.trainer.model.data.clone()
-        learner.mix({}, {0: 1.0 - 0.1 * number})
+        mix(learner, {}, {0: 1.0 - 0.1 * number})
         learner.evaluate()
         values[number, "mixed"] = learner.trainer.model.data.clone()
     learner.fine_tune(1)

@@ -30,7 +30,7 @@ from dpeer.training.flat import Flat
 from dpeer.training.gradients import climbed
 from tests.thinning import every
 from tests.training.reference_training import DECAY, Plain
-from tests.training.small import small_task
+from tests.training.small import mix, small_task
 
 SEED, RANK, LR, PASS = 3, 2, 0.1, 4
 """PASS: minibatches of 16 of 50 samples."""
@@ -265,7 +265,7 @@ def test_its_settings_are_those_that_matter_to_an_algorithm(algorithm: str) -> N
         ours = learner(small_task(RANK, samples=30), algorithm, body_epochs=1, **changes)
         ours.train(0)
         ours.release(0)
-        ours.mix({}, {RANK: 1.0}) if ours.about.shares else None
+        mix(ours, {}, {RANK: 1.0}) if ours.about.shares else None
         return ours.trainer.model.data.clone(), ours.evaluate().test_loss
 
     model, loss = outcome()

@@ -14,6 +14,7 @@ from dpeer.peer.transports.inprocess import InProcessTransport
 from dpeer.training import Hyperparameters, build_learner, load_task
 from dpeer.training.split import Split
 from tests.thinning import only
+from tests.training.small import mix
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +45,7 @@ class Reference:
             self._note_heads(models)
             row = dict.fromkeys(range(SIZE), 1 / 3)
             for rank, learner in enumerate(learners):
-                learner.mix({other: [sent[other]] for other in range(SIZE) if other != rank}, row)
+                mix(learner, {other: [sent[other]] for other in range(SIZE) if other != rank}, row)
 
     def _note_heads(self, models):
         for model in models:

@@ -13,7 +13,7 @@ from dpeer.training import Algorithm, Hyperparameters, TorchLearner, Trainer, bu
 from dpeer.training.mixing import guard, private
 from tests.error_texts import refused
 from tests.training.dp_learners import client, sampled
-from tests.training.small import floats, small_task
+from tests.training.small import floats, mix, small_task
 
 H = Hyperparameters(body_epochs=1, head_epochs=1, batch_size=16)
 CLIP, SIZE, SECRET = 0.05, 3, 12345.0
@@ -80,7 +80,7 @@ def test_it_is_called_after_mixing_with_what_mixing_gave() -> None:
             if number:
                 assert learner.mix_sound(received, lambda ranks: dict.fromkeys(range(SIZE), 1 / SIZE)) == {}
             else:
-                learner.mix(received, row)
+                mix(learner, received, row)
             torch.testing.assert_close(learner.algorithm.seen[number], mean, rtol=0, atol=1e-6)
             torch.testing.assert_close(learner.body, mean + 1 + number, rtol=0, atol=1e-6)
     assert [len(learner.algorithm.seen) for learner in ours] == [2] * SIZE
@@ -92,7 +92,7 @@ def test_what_it_made_of_releases_is_no_part_of_the_next_update(resumed: bool, t
     ours = protected(tmp_path / "ledger", Released)
     ours.train(0)
     base = floats(ours.release(0))
-    ours.mix({}, {0: 1.0})
+    mix(ours, {}, {0: 1.0})
     base[2:] += 1.0
     if resumed:
         (tmp_path / "checkpoint").mkdir()
@@ -150,7 +150,7 @@ def play(learner: TorchLearner) -> None:
     """A round without neighbors."""
     learner.train(0)
     learner.release(0)
-    learner.mix({}, {0: 1.0})
+    mix(learner, {}, {0: 1.0})
 
 
 def test_what_is_clipped_is_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

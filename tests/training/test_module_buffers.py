@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from dpeer.exceptions import TaskError
 from dpeer.training import Task, TorchLearner
 from tests.training.algorithm_cases import made
-from tests.training.small import small_task
+from tests.training.small import mix, small_task
 
 
 class Normed(nn.Module):
@@ -61,7 +61,7 @@ def test_what_was_fine_tuned_predicts_with_buffers_of_its_own(tmp_path: Path) ->
     for learner in (ours, plain):
         learner.train(0)
         learner.release(0)
-        learner.mix({}, {0: 1.0})
+        mix(learner, {}, {0: 1.0})
     before, found = state(ours), ours.evaluate()
     ours.fine_tune(0)
     assert same(state(ours), before), "what was shared, for rounds to come"

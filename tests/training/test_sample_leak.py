@@ -21,7 +21,7 @@ from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import ALGORITHMS, TorchLearner
 from dpeer.training.state.store import Origin
 from tests.training.dp_learners import sampled
-from tests.training.small import small_task
+from tests.training.small import mix, small_task
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +63,7 @@ def seen(learner: TorchLearner, rounds: int = ROUNDS) -> list[bytes]:
         found.append(b"".join(bytes(buffer) for buffer in payload or ()))
         learner.evaluate()
         if learner.about.shares:
-            learner.mix({}, {0: 1.0})
+            mix(learner, {}, {0: 1.0})
         learner.evaluate()
     learner.fine_tune(rounds - 1)
     # A run that is continued after its end must not send what was trained at home in the end.

@@ -19,7 +19,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.training import ALGORITHMS
 from dpeer.training.dpsgd.private_minibatches import PrivateMinibatches
 from tests.training.dp_learners import sampled
-from tests.training.small import small_task
+from tests.training.small import mix, small_task
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +51,7 @@ def farthest(name: str, head: str, tmp_path: Path, sums: list[np.ndarray], **mor
         sums.clear()
         learner.train(0)
         learner.release(0)
-        learner.mix({}, {0: 1.0})
+        mix(learner, {}, {0: 1.0})
         learner.fine_tune(0)
         learner.train(1)
         found.append([*sums])

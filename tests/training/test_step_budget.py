@@ -7,7 +7,7 @@ import pytest
 from dpeer.training import ALGORITHMS
 from dpeer.training.step_budget import StepBudget
 from tests.training.reference_training import Plain
-from tests.training.small import small_task
+from tests.training.small import mix, small_task
 from tests.training.test_fit import RANK, SEED, assert_close, learner
 
 
@@ -64,7 +64,7 @@ def test_fedadamw_follows_the_mean_change_no_faster_after_a_round_of_few_steps()
         ours = learner(small_task(RANK), "fedadamw", body_epochs=3, weight_decay=0.0, local_steps=12)
         ours.train(0, share=steps / 12)
         ours.release(0)
-        ours.mix({}, {RANK: 1.0})
+        mix(ours, {}, {RANK: 1.0})
         ours.trainer.extras["change"].fill_(1e3)  # what others did is far more than own gradients do
         before = ours.trainer.body.data.clone()
         ours.train(1)

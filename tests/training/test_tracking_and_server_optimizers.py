@@ -32,7 +32,7 @@ from tests.training.linear import (
     peers,
     task,
 )
-from tests.training.small import floats, gossip
+from tests.training.small import floats, gossip, mix
 
 ROUNDS = 3
 
@@ -227,7 +227,7 @@ def test_a_peer_whose_budget_has_ended_says_of_no_change_again(tmp_path: Path) -
         learner.train(number)
         values = floats(learner.release(number))
         sent.append((values, learner.privacy["sent_again"]))
-        learner.mix({}, {0: 1.0})
+        mix(learner, {}, {0: 1.0})
     last = max(at for at, (_, again) in enumerate(sent) if not again)
     assert 0 < last < 10
     for values, _ in sent[last + 1 :]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.metrics import classification_metrics
-from tests.training.small import floats, small_task
+from tests.training.small import floats, mix, small_task
 
 H = Hyperparameters(body_epochs=1, batch_size=16)
 
@@ -61,7 +61,7 @@ def test_a_model_that_replaces_its_storage_still_trains_and_mixes(
     assert (vector_of(task) - before)[:56].abs().max() > 0.01
     found.evaluate()
     assert torch.equal(found.body, vector_of(task)[:count])
-    found.mix({1: [np.zeros(count, "<f4").tobytes()]}, {0: 0.5, 1: 0.5})
+    mix(found, {1: [np.zeros(count, "<f4").tobytes()]}, {0: 0.5, 1: 0.5})
     np.testing.assert_allclose(vector_of(task)[:count].numpy(), released / 2, rtol=1e-6)
 
 

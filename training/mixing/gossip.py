@@ -78,16 +78,6 @@ class Gossip:
         self._released = self.codec.decode(payload)
         return payload
 
-    def check(self, rank: int, payload: Payload) -> str | None:
-        """Why a payload of this rank must not be mixed ("wrong-size", "not-finite", ...), or None; never raises.
-
-        What comparison with other bodies leaves out shows in `mix` alone.
-        """
-        body = self._decoded(rank, payload)
-        if isinstance(body, str):
-            return body
-        return None if all_finite(body) else "not-finite"
-
     def mix(self, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
         """Replace the body by the mix of the payloads and this peer's own release.
 

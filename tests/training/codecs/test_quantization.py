@@ -17,7 +17,7 @@ from dpeer.training.codecs.quantization import BLOCK, blocks, dequantize, packed
 from dpeer.training.codecs.quantized import Quantized
 from dpeer.training.flat import Flat
 from dpeer.training.mixing.gossip import Gossip as Step
-from tests.training.small import small_task
+from tests.training.small import left_out, mix, small_task
 
 Floats = NDArray[np.float32]
 PIECE = 3 * BLOCK
@@ -138,8 +138,8 @@ def test_rounds_are_those_of_a_computation_in_numpy(bits: int) -> None:
                 assert np.abs(z[rank] - released)[here].max() <= 0.5001 * step + 1e-7
         for rank, ours in enumerate(learners):
             row = {j % SIZE: 1 / 3 for j in (rank - 1, rank, rank + 1)}
-            assert [ours.check(j, sent[j]) for j in row if j != rank] == [None, None]
-            ours.mix({j: sent[j] for j in row if j != rank}, row)
+            assert [left_out(ours, j, sent[j]) for j in row if j != rank] == [None, None]
+            mix(ours, {j: sent[j] for j in row if j != rank}, row)
             # What rounding took from the own change stays at home.
             mixed = sum(w * y[j] for j, w in row.items()) + z[rank] - y[rank]
             np.testing.assert_allclose(ours.body.numpy(), mixed, rtol=0, atol=1e-6)
@@ -188,7 +188,7 @@ SCALES, CODES = np.ones(BLOCKS, "<f4").tobytes(), bytes(COUNT)
 def test_damaged_payloads_are_refused_and_never_raise(payload: Any, reason: str | None) -> None:
     ours = peers(8, size=1)[0]
     before = ours.body
-    assert ours.check(1, payload) == reason
+    assert left_out(ours, 1, payload) == reason
     assert torch.equal(ours.body, before)
 
 
@@ -196,6 +196,6 @@ def test_a_payload_of_other_bits_is_refused() -> None:
     payloads = {bits: peers(bits, size=1)[0].release(0) for bits in (4, 8, 16, None)}
     for bits in (4, 8, 16):
         other = peers(bits, size=2)[1]
-        assert {b: other.check(0, payload or []) for b, payload in payloads.items()} == {
+        assert {b: left_out(other, 0, payload or []) for b, payload in payloads.items()} == {
             b: None if b == bits else "wrong-size" for b in payloads
         }

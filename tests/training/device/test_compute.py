@@ -19,7 +19,7 @@ from dpeer.training.device import HOST, Compute, find_device, mapped
 from dpeer.training.models.small import DigitsNet
 from tests.error_texts import refused
 from tests.thinning import every
-from tests.training.small import Rows, small_task
+from tests.training.small import Rows, mix, small_task
 
 BF16 = Compute(amp="bf16")
 LAST = Compute(channels_last=True)
@@ -139,7 +139,7 @@ def trained(
         seen.append(ours.train(number))
         if ours.about.shares:
             ours.release(number)
-            ours.mix({}, {0: 1.0})
+            mix(ours, {}, {0: 1.0})
         seen.append(ours.evaluate())
     return ours, seen
 

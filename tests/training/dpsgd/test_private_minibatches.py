@@ -17,7 +17,7 @@ from dpeer.privacy.guarantee import Phase
 from dpeer.training import Algorithm, Task, Trainer
 from dpeer.training.split import Split
 from tests.training.dp_learners import sample_terms, sampled
-from tests.training.small import small_task
+from tests.training.small import mix, small_task
 
 ALMOST_NONE = 1e-9
 """A noise multiplier with which steps are what they are without noise, but for the rounding to its grid."""
@@ -121,7 +121,7 @@ def test_when_the_budget_ends_the_last_body_is_sent_again(tmp_path: Path) -> Non
     for number in range(fits + 2):
         learner.train(number)
         sent.append(b"".join(bytes(buffer) for buffer in learner.release(number) or ()))
-        learner.mix({}, {0: 1.0})
+        mix(learner, {}, {0: 1.0})
         message.append(learner.privacy)
     assert len({*sent[:fits]}) == fits
     assert sent[fits - 1 :] == [sent[fits - 1]] * 3
@@ -139,7 +139,7 @@ def test_a_resumed_peer_pays_again_and_never_goes_beyond_its_budget(tmp_path: Pa
     for number in range(2):
         learner.train(number)
         learner.release(number)
-        learner.mix({}, {0: 1.0})
+        mix(learner, {}, {0: 1.0})
     learner.save(folder)
     learner.train(2)  # and is killed
     again = sampled(small_task(), tmp_path / "p", noise=3.0, budget=3.0, rounds=20, resume=True)

@@ -19,6 +19,7 @@ from dpeer.training.lora import Lora, check_lora
 from dpeer.training.lora.adapting import adapted, chosen
 from dpeer.training.models import build_model
 from tests.error_texts import refused
+from tests.training.small import mix
 
 from .conftest import Words, task_of, words
 
@@ -84,7 +85,7 @@ def test_only_adapters_travel_and_all_else_outside_of_the_head_stays_as_it_was()
     assert payload is not None
     assert sum(len(memoryview(buffer).cast("B")) for buffer in payload) == 4 * learner.about.body_parameters
     assert learner.about.body_parameters == 2 * (R * 8 + 8 * R)
-    learner.mix({}, {0: 1.0})
+    mix(learner, {}, {0: 1.0})
     last = learner.train(1)
     assert last < first
     changed = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}

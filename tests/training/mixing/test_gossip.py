@@ -11,7 +11,7 @@ from dpeer.training.codecs import Dense
 from dpeer.training.flat import Flat
 from dpeer.training.mixing.gossip import Gossip
 from dpeer.training.settings import WireDtype
-from tests.training.small import DTYPES, normal
+from tests.training.small import DTYPES, left_out, normal
 
 COUNT = 700
 ROW = {0: 0.2, 1: 0.5, 2: 0.3}
@@ -78,7 +78,7 @@ def test_mixed_is_what_is_finite(case: str, zero: bool, dtype: WireDtype) -> Non
     # To the bit what looking first and mixing then gives.
     other, its_body = dense(dtype, values(1))
     other.release(0)
-    reasons = {rank: other.check(rank, payload) for rank, payload in received.items()}
+    reasons = {rank: left_out(other, rank, payload) for rank, payload in received.items()}
     assert {rank for rank, why in reasons.items() if why} == refused
     other.mix({rank: payload for rank, payload in received.items() if rank not in refused}, lambda ranks: left)
     assert torch.equal(body.data, its_body.data)

@@ -15,7 +15,7 @@ from dpeer.privacy.noise import grid
 from dpeer.training import ALGORITHMS, Hyperparameters, TorchLearner, build_learner
 from tests.training.dp_learners import client
 from tests.training.small import floats as values_of
-from tests.training.small import small_task
+from tests.training.small import mix, small_task
 
 H = Hyperparameters(body_epochs=2, batch_size=16)
 COUNT = 6 * 8 + 8
@@ -78,8 +78,8 @@ def test_the_own_part_of_the_mix_is_the_noised_body_and_the_next_update_starts_f
         trained = body(learner)
         own, other = floats(sent[0]), floats(sent[1])
         assert np.linalg.norm(own - trained) > 1, "sigma 10 x clip norm 0.05 on 56 values"
-        learner.mix({1: sent[1]}, {0: 0.75, 1: 0.25})
-        neighbor.mix({0: sent[0]}, {0: 0.5, 1: 0.5})
+        mix(learner, {1: sent[1]}, {0: 0.75, 1: 0.25})
+        mix(neighbor, {0: sent[0]}, {0: 0.5, 1: 0.5})
         assert np.allclose(body(learner), 0.75 * own + 0.25 * other, atol=1e-5)
         start = body(learner)
     learner.train(3)
@@ -107,7 +107,7 @@ def test_epsilon_and_what_clipping_met_are_the_peers_own_to_know(peer: Peer) -> 
     for number in range(2):
         learner.train(number)
         sent = learner.release(number)
-        learner.mix({}, {0: 1.0})
+        mix(learner, {}, {0: 1.0})
         assert sent is not None
     spent = learner.privacy
     # mu = sqrt(2) 2C / (2C): the epsilon at which the closed form of Gaussian DP gives this delta.
@@ -138,7 +138,7 @@ def test_when_the_budget_is_spent_the_last_release_is_sent_again_for_nothing(pee
     for number in range(5):
         learner.train(number)
         sent.append(floats(learner.release(number)).tolist())
-        learner.mix({}, {0: 1.0})
+        mix(learner, {}, {0: 1.0})
         assert np.allclose(body(learner), sent[-1])
     assert (learner.privacy["releases"], learner.privacy["epsilon"]) == (2, allowed)
     assert sent[0] != sent[1]
@@ -155,7 +155,7 @@ def test_a_round_that_was_interrupted_after_its_release_sends_the_same_bytes(
     folder.mkdir()
     learner.train(0)
     learner.release(0)
-    learner.mix({}, {0: 1.0})
+    mix(learner, {}, {0: 1.0})
     learner.save(folder)
     learner.train(1)
     sent = bytes(learner.release(1)[0])
@@ -166,7 +166,7 @@ def test_a_round_that_was_interrupted_after_its_release_sends_the_same_bytes(
     again.train(1)
     assert bytes(again.release(1)[0]) == sent
     for one in (again, learner):
-        one.mix({1: [sent]}, {0: 0.75, 1: 0.25})
+        mix(one, {1: [sent]}, {0: 0.75, 1: 0.25})
     assert np.array_equal(body(again), body(learner))
     assert again.privacy["releases"] == 2
     other = peer(sigma=3.0, compress="float32" if compress == "bfloat16" else "bfloat16", resume=True)
@@ -221,7 +221,7 @@ def test_every_value_that_travels_is_on_the_grid(peer: Peer, compress: str, spar
         sent = torch.frombuffer(bytearray(payload[0]), dtype=getattr(torch, compress)).double()
         steps = sent / grid(30.0 * 0.05)
         assert torch.equal(steps, steps.round())
-        learner.mix({}, {0: 1.0})
+        mix(learner, {}, {0: 1.0})
         assert torch.equal(learner.body.double(), sent), "the own part of the mix is what travels"
 
 
@@ -234,7 +234,7 @@ def test_no_release_of_any_algorithm_is_further_from_its_base_than_the_clip_norm
         moved = np.linalg.norm(shared(learner) - base)
         sent = floats(learner.release(number))
         assert 0 < np.linalg.norm(sent - base) <= min(0.05, moved) * (1 + 1e-4)
-        learner.mix({}, {0: 1.0})
+        mix(learner, {}, {0: 1.0})
     assert learner.privacy["releases"] == 3
 
 

@@ -19,6 +19,7 @@ from dpeer.training.models.scaling import ScaledLoss, scale_outputs, standardize
 from dpeer.training.task import Task
 from dpeer.training.tasks import Choices
 from dpeer.training.tasks.pooled import pooled_task
+from tests.training.small import mix
 
 CLASSES = 3
 
@@ -86,7 +87,7 @@ def test_a_resumed_learner_has_its_buffers_again_which_mixing_leaves_alone(tmp_p
     kept = [buffer.clone() for buffer in tasks[0].model.buffers()]
     first, second = (build_learner(task, "dfedmdc", rank=0, seed=1) for task in tasks)
     first.train(0)
-    first.mix({1: first.release(0)}, {0: 0.5, 1: 0.5})
+    mix(first, {1: first.release(0)}, {0: 0.5, 1: 0.5})
     assert all(map(torch.equal, tasks[0].model.buffers(), kept))
     first.save(tmp_path)
     second.load(tmp_path)
