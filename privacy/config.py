@@ -76,16 +76,10 @@ class PrivacyConfig:
         for name, field_ in PrivacySettings.model_fields.items():
             value, flag = getattr(self.settings, name), f"--{name.replace('_', '-')}"
             of = "sample" if name in SAMPLE_ONLY else "client" if name in CLIENT_ONLY else None
-            if value == field_.default:
-                continue
-            if level == "none":
-                both = "sample (which protects single records) or client (whole data sets)"
+            if value != field_.default and (level == "none" or of not in (level, None)):
                 raise ConfigurationError(
-                    f"{flag} {value} does nothing without --privacy {of or both}: add that, or leave {flag} out"
-                )
-            if of not in (level, None):
-                raise ConfigurationError(
-                    f"{flag} {value} belongs to --privacy {of}; with --privacy {level} leave it out"
+                    f"{flag} {value} belongs to --privacy {of or 'sample or client'}: with --privacy {level} leave it "
+                    "out"
                 )
 
     def _check_unseen(self) -> None:

@@ -261,24 +261,15 @@ class Ledger(Record):
 
     def _check(self, there: Record, level: Level) -> None:
         """Refuse to go on with the run of another ledger."""
-        place = f"the run in {str(self._folder.parent)!r}"
-        made = f"{place} has made {len(there.lines)} private releases with"
-        if there.charges:
-            made = f"{place} has charged steps of {len(set(there.rounds))} rounds with"
-        if there.data != self.data:
-            raise CheckpointError(
-                f"{made} other data than this peer has now (their SHA-256 differs): a run goes on with the data it "
-                "began with; start one on these in another --out"
-            )
-        then: dict[str, Any] = {"--privacy": there.level, "noise": there.noise, **(there.mechanism or {})}
-        here: dict[str, Any] = {"--privacy": level, "noise": self.noise, **(self.mechanism or {})}
-        if then != here:
-            name = next(key for key in [*here, *then] if then.get(key) != here.get(key))
-            raise CheckpointError(
-                f"{made} {name.replace('_', ' ')} {then.get(name)}, this one would go on with {here.get(name)}: that "
-                f"cannot change in a run; give --noise-multiplier {then.get('noise_multiplier')} (beside "
-                "--target-epsilon, if it is given) and the other settings it began with, or start one in another --out"
-            )
+        then = {"data (SHA-256)": there.data, "--privacy": there.level, "noise": there.noise, **(there.mechanism or {})}
+        here = {"data (SHA-256)": self.data, "--privacy": level, "noise": self.noise, **(self.mechanism or {})}
+        for name in [*here, *then]:
+            if then.get(name) != here.get(name):
+                raise CheckpointError(
+                    f"{name.replace('_', ' ')} is {then.get(name)} in {str(self._path)!r}, and {here.get(name)} here: "
+                    "that cannot change in a private run; go on with what it began with (--noise-multiplier "
+                    f"{then.get('noise_multiplier')}, beside --target-epsilon), or start one in another --out"
+                )
 
 
 def read(path: Path) -> Record:

@@ -24,18 +24,10 @@ from dpeer.privacy.session import BaseSession
 AT_ONCE = 64
 """The most steps that are charged together: a peer that is stopped has charged at most so many in vain."""
 
-_HEADS = {
-    "joint": "the head is trained in the same steps as the body and is as private as it",
-    "alternate": "the head has steps of its own, which are charged too, and is as private as the body",
-    "post": "the head stays as it was initialised, and nothing is trained at home, so the model is private, too",
-}
-"""By `--dp-head` its effect."""
-
 _AT_HOME = (
-    "the head stays as it was initialised until no message leaves this peer any more; then it is trained at home "
-    "without noise, so model.safetensors must not be given away"
+    "--dp-head post: the head stays as it was initialised until no message leaves this peer any more; then it is "
+    "trained at home without noise, so model.safetensors must not be given away"
 )
-"""The effect of post where something trains last."""
 
 
 @dataclass(frozen=True)
@@ -261,28 +253,21 @@ class SampleSession(BaseSession):
             f"privacy of {m.words}: epsilon {self.epsilon(rounds):.4g} at delta {m.delta:.3g} after {steps:,} "
             f"steps ({a_round:,} a round, noise multiplier {m.noise_multiplier:.10g}, clip norm {m.clip_norm:g}, "
             f"sampling rate {m.sampling_rate:.4g}, about {m.units:,} {m.unit}s)",
-            "a patient, or another group, is protected by this however many records the group has"
-            if m.unit == "group"
-            else "one record is protected, not one patient: --privacy-unit group protects all records of a patient "
-            "together",
-            f"--dp-head {m.head}: {_AT_HOME if terms.at_home else _HEADS[m.head]}",
         ]
-        if self.ended:
-            lines.append("the budget has ended: no step is taken any more, and the last body is sent again")
-        elif rounds < self.planned and self.budget is not None:
-            more = "more " if self.ledger.steps else ""
+        if m.unit == "record":
             lines.append(
-                f"the budget of epsilon {self.budget:g} allows {rounds:,} {more}rounds: from then on the last body is "
-                "sent again" + (", and the head goes on training at home" if terms.at_home else "")
+                "one record is protected, not one patient: --privacy-unit group protects all records of a patient "
+                "together"
+            )
+        if terms.at_home:
+            lines.append(_AT_HOME)
+        if rounds < self.planned and self.budget is not None:
+            lines.append(
+                f"the budget of epsilon {self.budget:g} allows {rounds:,} more rounds: from then on the last body is "
+                "sent again"
             )
         if terms.warning is not None:
             lines.append(terms.warning)
-        if terms.config.settings.records is None and terms.config.algorithm != "local":
-            lines.append(
-                f"--records is not given, so N is this peer's own number of {m.unit}s, rounded to {m.units:,}: where "
-                "peers have different numbers, the smallest adds most noise to what all mix; agree on one, about the "
-                "mean"
-            )
         # A step moves the model by the mean of clipped gradients, so by at most C, as a release does at client level.
         ratio = m.noise_ratio(parameters)
         lines.append(

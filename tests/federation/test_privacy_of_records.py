@@ -62,16 +62,6 @@ def test_a_delta_that_promises_nothing_to_the_records_there_are_is_refused(tmp_p
     assert "4 times as long" in notes(400, records=100)
 
 
-def test_who_joins_without_a_common_number_of_records_is_told_who_adds_most_noise(tmp_path: Path) -> None:
-    def told(**values: Any) -> bool:
-        made = opened(tmp_path, 100, noise_multiplier=4.0, rounds=2, **values)
-        return any("128: " in note and "smallest" in note for note in made.notes(50))
-
-    assert told(size=8)
-    assert not told(size=8, records=100)
-    assert not told(size=8, algorithm="local")
-
-
 def test_steps_with_two_gradients_have_the_noise_that_they_need(tmp_path: Path) -> None:
     phases = (Phase("head", 5), Phase("body", 10, looks=2))
     made = opened(tmp_path, 2000, phases, batch_size=100, records=2000, rounds=4)
