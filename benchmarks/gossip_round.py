@@ -101,28 +101,21 @@ def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
     """Whole peers.
 
     Options: `listen`, a relay's address, "tcp" or "ipc"; `sleeps`, of the learner; `settings`, its hyperparameters, by
-    which a body may travel in few bytes; `saves`, to keep files, in a folder in `out`; `keyrings`, of all ranks, to use
-    keys.
+    which a body may travel in few bytes; `saves`, to write a checkpoint each round, in a folder in `out`; `keyrings`,
+    of all ranks, to use keys.
     """
     keep_heap()
     freeze_heap()
-    with _folder(case.options) as folder, tempfile.TemporaryDirectory(prefix="dpeer-") as sockets:
+    with (
+        tempfile.TemporaryDirectory(prefix="dpeer-bench-", dir=case.options.get("out")) as folder,
+        tempfile.TemporaryDirectory(prefix="dpeer-") as sockets,
+    ):
         places = {"tcp": f"tcp://{case.lines.host(rank)}:0", "ipc": f"ipc://{sockets}/socket"}
         listen = case.options.get("listen", "tcp")
-        return asyncio.run(_peer(rank, case, introduce, folder, places.get(listen, listen)))
+        return asyncio.run(_peer(rank, case, introduce, Path(folder), places.get(listen, listen)))
 
 
-@contextmanager
-def _folder(options: Mapping[str, Any]) -> Iterator[Path | None]:
-    """Where a peer keeps files: a new folder; None where it keeps none."""
-    if not options.get("saves"):
-        yield None
-        return
-    with tempfile.TemporaryDirectory(prefix="dpeer-bench-", dir=options.get("out")) as folder:
-        yield Path(folder)
-
-
-async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None, listen: str) -> Figures:
+async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path, listen: str) -> Figures:
     settings = Hyperparameters(**case.options.get("settings", {}))
     learner = cast(Idle, build_learner(task(case.parameters), "dfedmdc", settings, rank=rank, seed=0, kind=Idle))
     learner.sleeps = case.options.get("sleeps", 0.0)
@@ -143,6 +136,7 @@ async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path | None
             fingerprint={},
             authenticated=keyring is not None,
             evaluate_every=10**9,
+            checkpoint_every=1 if case.options.get("saves") else 10**9,
             out=folder,
         ),
         build("ring", case.size),

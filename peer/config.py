@@ -80,6 +80,9 @@ class PeerConfig:
     fingerprint: Mapping[str, Any]
     """Everything that must be equal on all peers, by name; plain JSON values. Compared in the handshake."""
 
+    out: Path
+    """This rank's folder."""
+
     authenticated: bool = False
     """Whether the transport proves the rank at the other end of each link: then no other process speaks for it."""
 
@@ -123,9 +126,6 @@ class PeerConfig:
     """Seconds of waiting in a round until a line of the log names the ranks; then twice as many, and so on."""
 
     liveness: LivenessConfig = field(default_factory=LivenessConfig)
-
-    out: Path | None = None
-    """This rank's folder; None keeps no files (tests)."""
 
     resume: bool = False
     """Continue from the checkpoint in `out` instead of starting."""

@@ -366,7 +366,7 @@ class Peer:
 
     async def _leave_model(self, status: Literal["left-behind", "failed"]) -> None:
         """Write model, card and summary of the completed rounds, although the run ends with an error."""
-        if not self._files.kept or not self._files.progress.completed:
+        if not self._files.progress.completed:
             return
         if self._files.progress.completed == self._start and self._files.concluded.get("status") == "done":
             return  # the files of an ended run stay as they are

@@ -76,7 +76,7 @@ class RankFolder:
         progress: Over all completed rounds.
         releases: What was released, and how far the rounds are known; taken up with the checkpoint.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
-        disk_free: Bytes that the folder's disk had left when a round was last saved; None where no files are kept.
+        disk_free: Bytes that the folder's disk had left when a round was last saved; None before the first one.
     """
 
     def __init__(
@@ -97,11 +97,9 @@ class RankFolder:
         self._facts = dict(facts)
         self._warn, self._warned = warn, False
         self.diverged = False
-        self.releases = ReleasedFile(None, resume=False, every=1)
         self.saved_at: float | None = None
         self.disk_free: int | None = None
         self._ends: deque[float] = deque(maxlen=_RECENT + 1)
-        self._metrics = MetricsFile(None)
         self.progress = Progress()
         self._unsaved: _Unsaved | None = None
         self._earlier_seconds = 0.0
@@ -114,15 +112,10 @@ class RankFolder:
         return (self._ends[-1] - self._ends[0]) / rounds if rounds > 0 else None
 
     @property
-    def kept(self) -> bool:
-        """Whether files are kept."""
-        return self._config.out is not None
-
-    @property
     def concluded(self) -> Mapping[str, Any]:
         """The summary, if it is of the last completed round and has its model and card beside it; else empty."""
         out = self._config.out
-        if out is None or not all((out / name).is_file() for name in (MODEL, CARD, SUMMARY)):
+        if not all((out / name).is_file() for name in (MODEL, CARD, SUMMARY)):
             return {}
         summary = parse((out / SUMMARY).read_text(encoding="utf-8", errors="replace")) or {}
         return summary if summary.get("completed_rounds") == self.progress.completed else {}
@@ -138,8 +131,8 @@ class RankFolder:
         state = self._load() if self._config.resume else None
         start = state.next_round if state else 0
         out = self._config.out
-        metrics = out / METRICS if out else None
-        if metrics and self._config.resume and state is None and count_lines(metrics) > 1:
+        metrics = out / METRICS
+        if self._config.resume and state is None and count_lines(metrics) > 1:
             # A process that was killed while it saved its first round leaves one line.
             raise CheckpointError(
                 f"{str(metrics)!r} has completed rounds but no checkpoint exists: "
@@ -151,7 +144,7 @@ class RankFolder:
             self._warn(f"{str(metrics)!r}: {damage}; the run goes on, for the checkpoint has all that it needs")
             self._warned = True
         if state is not None:
-            self.saved_at = checkpoint.written_at(self._config.out) if self._config.out else None
+            self.saved_at = checkpoint.written_at(out)
             # One of another disk may have other bytes, where the operator states rounds that it may have released.
             if state.released is not None and start > self._config.rounds_released:
                 self.outbox.add(start - 1, self._readdressed(start - 1, state.released), state.receivers)
@@ -161,7 +154,7 @@ class RankFolder:
 
     def _lines(self, state: checkpoint.State | None) -> tuple[MetricsFile, Progress]:
         """The lines of the rounds that a checkpoint has completed, and the progress that it has kept."""
-        path = self._config.out / METRICS if self._config.out else None
+        path = self._config.out / METRICS
         if state is None:
             return MetricsFile(path), Progress()
         return MetricsFile(path, state.next_round), Progress(**state.extra["progress"])
@@ -178,8 +171,6 @@ class RankFolder:
         """Begin to measure the time, and remove an earlier run's files, unless it is resumed."""
         self._began = time.monotonic()
         out = self._config.out
-        if out is None or self._checkpoints is None:
-            return
         if not self._config.resume:
             for name in (SUMMARY, MODEL, CARD, RELEASED, MEMBERS):
                 (out / name).unlink(missing_ok=True)
@@ -194,13 +185,11 @@ class RankFolder:
         Raises:
             MemberListError: They are damaged.
         """
-        out = self._config.out
-        return read_lists(out) if out is not None and self._config.resume else (None, None)
+        return read_lists(self._config.out) if self._config.resume else (None, None)
 
     def keep_lists(self, counts: MemberList, waits: MemberList | None) -> None:
         """Put the list that counts on disk, and the one that waits."""
-        if self._config.out is not None:
-            write_lists(self._config.out, counts, waits)
+        write_lists(self._config.out, counts, waits)
 
     def complete(self, entry: dict[str, Any], *, over: bool = False) -> None:
         """Complete a round in memory, with a copy of the learner; nothing is written. The round before is saved.
@@ -218,8 +207,6 @@ class RankFolder:
         due = self._due(entry, over=over)
         best = self._learner.figures.best_round == number
         self.progress = self.progress.plus(entry, best=best, now=time.time(), seconds=self._seconds(), lost=self._lost)
-        if not self.kept:
-            return
         state = checkpoint.State(
             next_round=number + 1,
             fingerprint=self._config.fingerprint,
@@ -238,13 +225,12 @@ class RankFolder:
             now: Whether it is due whatever the round.
         """
         unsaved = self._unsaved
-        if unsaved is None or self._checkpoints is None:
+        if unsaved is None:
             return
         # The line goes first: a line without its checkpoint is dropped on resume, the other way round it is damage.
         if not unsaved.noted:
-            if self._config.out is not None:
-                (self._config.out / SUMMARY).unlink(missing_ok=True)  # outdated only now
-                self.disk_free = shutil.disk_usage(self._config.out).free
+            (self._config.out / SUMMARY).unlink(missing_ok=True)  # outdated only now
+            self.disk_free = shutil.disk_usage(self._config.out).free
             self._metrics.append(unsaved.entry)
             unsaved.noted = True
         if now or unsaved.due:
@@ -287,8 +273,6 @@ class RankFolder:
                 written.
         """
         out = self._config.out
-        if out is None:
-            return
         model = model or out / MODEL
         # Every release counts, whichever round's model is kept, and whether the release's round was completed or not.
         spent = self._learner.privacy
@@ -350,7 +334,7 @@ class RankFolder:
 
     def _results(self, status: str) -> dict[str, Any]:
         missing = self._metrics.missing(self.progress.completed)
-        if missing and not self._warned and self._config.out is not None:
+        if missing and not self._warned:
             self._warned = True
             self._warn(
                 f"{str(self._config.out / METRICS)!r} lacks {missing} of {self.progress.completed} lines "
@@ -367,7 +351,7 @@ class RankFolder:
         }
 
     def _load(self) -> checkpoint.State | None:
-        found = checkpoint.latest(self._checkpoints) if self._checkpoints else None
+        found = checkpoint.latest(self._checkpoints)
         if found is None:
             return None
         state = checkpoint.read(found, self._learner.load)
@@ -399,8 +383,8 @@ class RankFolder:
                 )
 
     @property
-    def _checkpoints(self) -> Path | None:
-        return self._config.out / checkpoint.FOLDER if self._config.out else None
+    def _checkpoints(self) -> Path:
+        return self._config.out / checkpoint.FOLDER
 
     def _seconds(self) -> float:
         return self._earlier_seconds + time.monotonic() - self._began

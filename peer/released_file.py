@@ -20,7 +20,7 @@ class ReleasedFile:
     """What a peer that is killed must know of its releases, beside its checkpoint.
 
     Args:
-        folder: The rank's; None where no files are kept.
+        folder: The rank's.
         resume: Whether the run in it is continued.
         every: Rounds from one checkpoint to the next: a peer that is killed trains these again.
 
@@ -28,10 +28,10 @@ class ReleasedFile:
         released: The last round that an earlier process of the run has trained and released; -1 without one.
     """
 
-    def __init__(self, folder: Path | None, *, resume: bool, every: int) -> None:
+    def __init__(self, folder: Path, *, resume: bool, every: int) -> None:
         self._every = every
-        self._path = None if folder is None else folder / RELEASED
-        noted = read_object(self._path) if self._path is not None and resume else {}
+        self._path = folder / RELEASED
+        noted = read_object(self._path) if resume else {}
         found, by_round = whole(noted.get("round")), table_or_empty(noted.get("limits"))
         self.released = self._last = -1 if found is None else found
         self._known = whole(noted.get("known")) or 0, whole(noted.get("sent")) or 0
@@ -68,8 +68,6 @@ class ReleasedFile:
         return self._limits.get(self.released, _WHOLE)
 
     def _write(self, *, flushed: bool) -> None:
-        if self._path is None:
-            return
         content: dict[str, Any] = {"round": self._last}
         if any(self._known):
             content["known"], content["sent"] = self._known

@@ -52,11 +52,6 @@ class Saver:
             over: Whether this peer has sat it out, and may sit it out again after a crash.
         """
         entry = record.as_dict()
-        if not self.files.kept:
-            self.files.complete(entry, over=over)
-            self.files.save()
-            self._note(entry)
-            return
         await self._worker.run(self.files.complete, entry, over=over)
         self._note_completed(entry)
         self._writing = asyncio.create_task(self._write(entry))
@@ -88,8 +83,7 @@ class Saver:
         self._held_back.clear()
         try:
             await self.saved()
-            if self.files.kept:
-                await self._worker.write(self.files.save, now=True)
+            await self._worker.write(self.files.save, now=True)
         except Exception as error:
             return error
         if (last := self.files.progress.last) is not None:

@@ -16,7 +16,7 @@ class MetricsFile:
     """metrics.jsonl: one line a round, kept in step with the checkpoint.
 
     Args:
-        path: The file, or None to keep nothing.
+        path: The file.
         next_round: Lines from this round on do not count: they belong to rounds that are run again.
 
     Attributes:
@@ -24,13 +24,13 @@ class MetricsFile:
             that was sent; whether they count or not.
     """
 
-    def __init__(self, path: Path | None, next_round: int = 0) -> None:
+    def __init__(self, path: Path, next_round: int = 0) -> None:
         self._path = path
         self._kept: list[str] = []
         self._damaged, self._torn = 0, False
         self.known = 0, 0
         rounds = set[int]()
-        for line, whole in _lines(path) if path else ():
+        for line, whole in _lines(path):
             entry = parse(line)
             record = None if entry is None else RoundRecord.of(entry)
             number = -1 if record is None else record.round
@@ -55,7 +55,7 @@ class MetricsFile:
         if self._damaged:
             count = "1 damaged line is" if self._damaged == 1 else f"{self._damaged} damaged lines are"
             parts.append(f"{count} left out")
-        if self._missing and self._path and not self._path.exists():
+        if self._missing and not self._path.exists():
             parts.append("it is not there any more")
         elif self._missing:
             parts.append(f"it lacks {_named(self._missing)}")
@@ -63,14 +63,11 @@ class MetricsFile:
 
     def rewrite(self) -> None:
         """Drop the lines that do not count from the file, which is made if it is missing."""
-        if self._path:
-            replace(self._path, "".join(f"{line}\n" for line in self._kept))
+        replace(self._path, "".join(f"{line}\n" for line in self._kept))
         self._kept = []
 
     def append(self, entry: dict[str, Any]) -> None:
         """Add a round's line, also after one that has no end; after a power loss it may be missing until `flush`."""
-        if self._path is None:
-            return
         with self._path.open("a+b") as file:
             if file.tell():
                 file.seek(-1, os.SEEK_END)
@@ -80,8 +77,6 @@ class MetricsFile:
 
     def flush(self) -> None:
         """Flush the lines to disk: the checkpoint that follows must not be ahead of them."""
-        if self._path is None:
-            return
         try:
             flush(self._path)
         except FileNotFoundError:
@@ -91,8 +86,6 @@ class MetricsFile:
 
     def missing(self, completed: int) -> int:
         """How many of the completed rounds have no line in the file."""
-        if self._path is None:
-            return 0
         entries = (parse(line) for line, _ in _lines(self._path))
         found = {RoundRecord.of(entry).round for entry in entries if entry is not None}
         return len({*range(completed)} - found)

@@ -165,10 +165,10 @@ class Federation:
     """
 
     def __init__(
-        self, kind, topology, *, rounds=6, out=None, resume=False, liveness=None, wait=120.0, change=None,
+        self, folder, kind, topology, *, rounds=6, out=None, resume=False, liveness=None, wait=120.0, change=None,
         conditions=None,
     ):  # fmt: skip
-        self.kind, self.topology, self.rounds = kind, topology, rounds
+        self.folder, self.kind, self.topology, self.rounds = folder, kind, topology, rounds
         self.network, self.simulated = Network(), FaultyNetwork(random.Random(0), conditions)
         self.keyrings = keyrings(topology.size) if kind == "keys" else []
         self.logs = {rank: [] for rank in range(topology.size)}
@@ -186,9 +186,8 @@ class Federation:
     ):  # fmt: skip
         learner = learner or VectorLearner(rank)
         self.made.append(learner)
-        folder = out / f"rank-{rank}" if out else None
-        if folder:
-            folder.mkdir(parents=True, exist_ok=True)
+        folder = (out or self.folder) / f"rank-{rank}"
+        folder.mkdir(parents=True, exist_ok=True)
         tcp = self.kind in ("tcp", "keys")
         limits, keyring = Limits(payload_bytes=learner.about.payload_bytes), keyring or self.keyring(rank)
         self.logs.setdefault(rank, [])
@@ -210,7 +209,7 @@ class Federation:
             liveness=self.liveness,
             out=folder,
             resume=resume,
-            checkpoint_every=checkpoint_every,
+            checkpoint_every=checkpoint_every if out else 1000,
             say_waiting=say_waiting,
             deadline=deadline,
             counted=counted,
@@ -341,12 +340,12 @@ def expected_bodies(topology, rounds, width=5):
 
 
 @pytest.fixture
-async def federation():
+async def federation(tmp_path_factory):
     """Make federations; their threads and sockets end with the test."""
     made = []
 
     def make(*args, **kwargs):
-        made.append(Federation(*args, **kwargs))
+        made.append(Federation(tmp_path_factory.mktemp("run"), *args, **kwargs))
         return made[-1]
 
     yield make

@@ -1,6 +1,7 @@
 """One peer's core on a table: no sockets, no clock; the test says what happens and reads what the core wants done."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 
@@ -52,7 +53,7 @@ class Table:
     """
 
     def __init__(self, rank=0, topology=None, dialled=(), chunk_bytes=CHUNK, start=0, **config):
-        config = {"rounds": 5, "fingerprint": FINGERPRINT, "liveness": BEAT, "listen": None, **config}
+        config = {"rounds": 5, "fingerprint": FINGERPRINT, "liveness": BEAT, "listen": None, "out": Path(), **config}
         self.now = 1000.0
         self.said, self.ended, self.closed, self.links = [], [], [], {}
         self.learner = Bodies()

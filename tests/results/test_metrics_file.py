@@ -29,12 +29,6 @@ def test_lines_of_rounds_that_are_run_again_do_not_count(tmp_path: Path) -> None
     assert json.loads(path.read_text().splitlines()[2]) == entry(2)
 
 
-def test_without_a_file_nothing_is_missing() -> None:
-    metrics = MetricsFile(None)
-    metrics.append(entry(0))
-    assert metrics.missing(1) == 0
-
-
 @pytest.mark.parametrize(
     ("change", "missing"),
     [

@@ -60,7 +60,6 @@ class Files:
     """In place of a `RankFolder`. Its owner hands over `outbox` and `lost` of the peer's core."""
 
     diverged = False
-    kept = True
     released = -1
     inside = None
 

@@ -10,6 +10,7 @@ import re
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -217,6 +218,7 @@ class World:
             remind_every=1000.0,
             linger=1.0,
             liveness=LIVENESS,
+            out=Path(),
             resume=resume,
             say_waiting=1000.0,
             counted=self.disks[life.rank].counted(self.stated[life.rank]) if self.scenario.private else None,

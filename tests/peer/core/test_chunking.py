@@ -4,6 +4,8 @@ import asyncio
 import dataclasses
 import hashlib
 import json
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,9 +127,11 @@ LINE = Conditions(latency=(0.001, 0.001), chunk_bytes=CHUNK)
 def pair(count, line, on_sent=lambda network, nbytes: None, liveness=QUICK, **options):
     """Two peers on a simulated line; gives the federation after its run. `on_sent` hears of the bytes sent so far."""
 
-    async def run():
+    async def run(folder):
         change = {rank: {"learner": Floats(rank, count), **options} for rank in range(2)}
-        ours = Federation("virtual", build("ring", 2), rounds=3, liveness=liveness, conditions=line, change=change)
+        ours = Federation(
+            Path(folder), "virtual", build("ring", 2), rounds=3, liveness=liveness, conditions=line, change=change
+        )
         sent, network = 0, ours.simulated
 
         def counted(source, target, frames):
@@ -139,8 +143,8 @@ def pair(count, line, on_sent=lambda network, nbytes: None, liveness=QUICK, **op
         check(ours, await ours.run(), count)
         return ours
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(run())
+    with tempfile.TemporaryDirectory() as folder, asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(run(folder))
 
 
 def test_while_a_body_is_on_a_slow_line_no_neighbor_is_called_hanging():
