@@ -23,11 +23,9 @@ def check_host(host: str) -> None:
     """
     if host.startswith("["):
         try:
-            found = ipaddress.IPv6Address(host.strip("[]"))
+            ipaddress.IPv6Address(host.strip("[]"))
         except ValueError:
             raise ValueError(f"{host} is no IPv6 address") from None
-        if found.ipv4_mapped is not None:
-            raise ValueError(f"{host} is an IPv4 address: write {found.ipv4_mapped}")
         return
     # As name look-ups do (RFC 3491): invisible characters are dropped, full-width digits and dots are plain ones.
     seen = "".join(letter for letter in host if not stringprep.in_table_b1(letter))

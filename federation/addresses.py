@@ -42,12 +42,13 @@ def addresses(network: NetworkPart, size: int) -> dict[int, str]:
         return {rank: f"tcp://127.0.0.1:{network.base_port + rank}" for rank in range(size)}
     given = {rank: own.address for rank, own in network.rank.items() if own.address is not None}
     owners: dict[str, int] = {}
-    for rank, address in given.items():
+    for rank, address in list(given.items()):
         if is_relay(address):
             _check_relay(network, rank, address)
             continue
         if not is_ipc(address, f"rank.{rank}.address"):
-            _parse(address, f"rank.{rank}.address")
+            host, port = _parse(address, f"rank.{rank}.address")
+            address = given[rank] = f"tcp://{_unmapped(host)}:{port}" if _unmapped(host) != host else address
         if owners.setdefault(address, rank) != rank:
             raise AddressError(f"rank.{owners[address]} and rank.{rank} have the same address {address!r}")
     return given
@@ -88,7 +89,7 @@ def relay_listen_address(text: str) -> tuple[str, int]:
     if not match or int(match["port"]) > 65535:
         raise AddressError(f"--listen {text!r}: expected tcp://HOST:PORT, for example tcp://*:7790")
     _check_host(match["host"], text, "--listen")
-    return _bindable(match["host"], "--listen", int(match["port"])).strip("[]"), int(match["port"])
+    return _bindable(_unmapped(match["host"]), "--listen", int(match["port"])).strip("[]"), int(match["port"])
 
 
 def from_file(network: NetworkPart) -> bool:
@@ -166,7 +167,7 @@ def listen_address(network: NetworkPart, size: int, rank: int, *, encrypted: boo
             "the key of every rank in the federation file (dpeer keygen), or use a loopback address (behind a VPN or "
             "SSH tunnel), or --insecure on a network you trust"
         )
-    return f"tcp://{_bindable(host, key, port)}:{port}"
+    return f"tcp://{_bindable(_unmapped(host), key, port)}:{port}"
 
 
 def is_ipc(address: str, key: str) -> bool:
@@ -242,10 +243,19 @@ def _is_loopback(host: str) -> bool:
     if _LOCALHOST.fullmatch(host):
         return True
     try:
-        found = ipaddress.ip_address(host.strip("[]"))
+        found = ipaddress.ip_address(_unmapped(host).strip("[]"))
     except ValueError:
         return False
     return found.is_loopback
+
+
+def _unmapped(host: str) -> str:
+    """The IPv4 address for one written as IPv6 (::ffff:10.0.0.3), else the host as it is."""
+    with suppress(ValueError):
+        found = ipaddress.ip_address(host.strip("[]"))
+        if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+    return host
 
 
 def _bindable(host: str, key: str, port: int) -> str:

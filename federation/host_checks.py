@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 from dpeer.cores import memory_limit
-from dpeer.federation.findings import Findings
+from dpeer.federation.findings import Findings, Level
 from dpeer.federation.rank_lock import no_locks
 from dpeer.results.units import size
 
@@ -17,6 +18,12 @@ MEMINFO = Path("/proc/meminfo")
 
 _LITTLE_DISK = 3
 """Times of what a run needs on disk that should be free: other programs write, too."""
+
+_FILES = 100
+"""Files of a run, at most, with drafts."""
+
+_LITTLE_FILES = 1000
+"""Files that should be free: other programs make some, too."""
 
 
 def check_writable(findings: Findings, out: Path, folder: Path) -> None:
@@ -51,7 +58,7 @@ def scratch_in(folder: Path) -> Path | None:
 
 
 def check_disk(findings: Findings, folder: Path, needed: int) -> None:
-    """Whether the disk of a rank's folder has room for a run of so many bytes."""
+    """Whether the disk of a rank's folder has room for a run of so many bytes, and for its files (inodes)."""
     place = _existing(folder)
     free = shutil.disk_usage(place).free
     words = f"{size(free)} are free at {place}, and a run takes about {size(needed)}"
@@ -61,6 +68,10 @@ def check_disk(findings: Findings, folder: Path, needed: int) -> None:
         findings.warn("disk", f"{words}: little is left for others")
     else:
         findings.passed("disk", words)
+    found = os.statvfs(place)
+    if found.f_files and found.f_favail < _LITTLE_FILES:  # 0 where files are not counted, as on btrfs
+        words = f"{found.f_favail:,} files can be made at {place}: remove some, or name another --out"
+        findings.add("files", Level.FAIL if found.f_favail < _FILES else Level.WARN, words)
 
 
 def available_memory() -> int | None:

@@ -85,7 +85,7 @@ def _under_guarantee(records: SiteRecords) -> Section:
     policy = records.content.get("policy")
     tables: list[Table] = [(_TERMS, numbers)] if numbers else []
     if policy:
-        tables.append((_TERMS, [(f"policy: {name}", str(value)) for name, value in _named(policy).items()]))
+        tables.append((_TERMS, [("policy: hash", str(policy))]))
     return Section("Under which guarantee", sentences, tables)
 
 
@@ -275,10 +275,6 @@ def _values(tensors: Tensors) -> int:
 
 def _counts(extras: Mapping[str, Any]) -> dict[str, int]:
     return {name: count for name, count in extras.items() if isinstance(count, int)}
-
-
-def _named(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {"hash": value}
 
 
 def _value(value: Any) -> str:

@@ -109,14 +109,22 @@ def test_a_name_is_bound_at_an_address_that_others_reach(
     assert listen_address(here, 4, 1, encrypted=True) == f"tcp://{bound}:7700"
 
 
-def test_scoped_addresses_need_keys_but_for_those_of_loopback() -> None:
-    loopback = settings({1: {"address": "tcp://[::1%lo]:7700"}})
-    assert listen_address(loopback, 4, 1) == addresses(loopback, 4)[1] == "tcp://[::1%lo]:7700"
-    assert all_on_this_host(loopback, 4)
-    here = settings({1: {"address": "tcp://[fe80::1%eth0]:7700"}})
+@pytest.mark.parametrize(
+    ("host", "plain"),
+    [("[::ffff:127.0.0.1]", "127.0.0.1"), ("[::FFFF:7f00:1]", "127.0.0.1"), ("[::1%lo]", "[::1%lo]")],
+)
+def test_mapped_and_scoped_loopback_addresses_need_no_keys(host: str, plain: str) -> None:
+    here = settings({1: {"address": f"tcp://{host}:7700"}})
+    assert listen_address(here, 4, 1) == addresses(here, 4)[1] == f"tcp://{plain}:7700"
+    assert all_on_this_host(here, 4)
+
+
+@pytest.mark.parametrize(("host", "plain"), [("[::ffff:10.0.0.3]", "10.0.0.3"), ("[fe80::1%eth0]", "[fe80::1%eth0]")])
+def test_mapped_and_scoped_addresses_of_other_hosts_need_keys(host: str, plain: str) -> None:
+    here = settings({1: {"address": f"tcp://{host}:7700"}})
     with pytest.raises(AddressError):
         listen_address(here, 4, 1)
-    assert listen_address(here, 4, 1, encrypted=True) == addresses(here, 4)[1] == "tcp://[fe80::1%eth0]:7700"
+    assert listen_address(here, 4, 1, encrypted=True) == addresses(here, 4)[1] == f"tcp://{plain}:7700"
 
 
 def test_a_relay_is_the_address_of_many_ranks_and_of_a_new_member() -> None:

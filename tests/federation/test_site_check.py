@@ -209,6 +209,13 @@ def room(of_disk: int) -> Callable[[Any], Usage]:
     return lambda path: Usage(10**12, 0, of_disk)
 
 
+def files(free: int, every: int = 10**6) -> Callable[[Path], AbstractContextManager[Any]]:
+    """A disk on which so many files can be made, of so many in all."""
+    real = os.statvfs(".")
+    blocks = {name: getattr(real, name) for name in ("f_bavail", "f_frsize", "f_blocks", "f_bfree")}
+    return patched(os, "statvfs", lambda path: SimpleNamespace(f_flag=0, f_files=every, f_favail=free, **blocks))
+
+
 def dangling(folder: Path) -> AbstractContextManager[None]:
     (folder / "dpeer-run").symlink_to("nowhere")
     return nullcontext()
@@ -282,6 +289,10 @@ CASES = {
         "disk", Level.FAIL, "make room", around=patched(host_checks.shutil, "disk_usage", room(1000))),
     "a disk that is almost full": Case(
         "disk", Level.WARN, "little is left", around=patched(host_checks.shutil, "disk_usage", room(200_000))),
+    "a disk that takes no more files": Case(
+        "files", Level.FAIL, "40 files can be made", around=files(40)),
+    "a disk that takes few more files": Case(
+        "files", Level.WARN, "400 files can be made", around=files(400)),
 }  # fmt: skip
 
 
@@ -293,6 +304,11 @@ def test_a_check_finds_what_is_wrong_and_no_other_does(look: Look, in_tmp_path: 
         found = look(case.lines, case.flags, **(case.asked or {}))
     assert {name: level for name, (level, _) in found.bad.items()} == {case.check: case.level}
     assert case.words in found.bad[case.check][1]
+
+
+def test_a_disk_that_counts_no_files_has_room_for_them(look: Look, in_tmp_path: Path) -> None:
+    with files(0, every=0)(in_tmp_path):
+        assert look().bad == {}
 
 
 def test_a_port_that_is_taken_fails(look: Look) -> None:
