@@ -98,10 +98,16 @@ def _mlflow(folder: Path, settings: Mapping[str, Any], start: int, known: str | 
     def log(step: int, figures: Mapping[str, float]) -> None:
         now, fit = int(1000 * time.time()), dict[str, float]()
         for name, value in figures.items():
-            fit.setdefault(_UNFIT.sub("_", name)[:_LONGEST], value)
+            fit.setdefault(_fit(name), value)
         client.log_batch(identity, [Metric(name, value, now, step) for name, value in fit.items()])
 
     return TrackedRun(identity, log, lambda: client.set_terminated(identity))
+
+
+def _fit(name: str) -> str:
+    """A metric's name as MLflow takes it: a path without empty and dotted parts."""
+    parts = _UNFIT.sub("_", name)[:_LONGEST].split("/")
+    return "/".join(part if part.strip(".") else "_" for part in parts)
 
 
 def _wandb(folder: Path, settings: Mapping[str, Any], start: int, known: str | None) -> TrackedRun:

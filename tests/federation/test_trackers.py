@@ -64,7 +64,14 @@ def test_mlflow_has_one_run_of_both_processes_with_its_settings(tmp_path):
 def test_metrics_names_are_made_fit_for_mlflow_and_of_two_alike_the_first_is_shown(tmp_path):
     from mlflow import MlflowClient
 
-    names = {"F1 (macro)": "F1 _macro_", "AR@100": "AR_100", "größe": "größe", "x" * 300: "x" * 242}
+    names = {
+        "F1 (macro)": "F1 _macro_",
+        "AR@100": "AR_100",
+        "größe": "größe",
+        "a//b/": "a/_/b/_",
+        "..": "_",
+        "x" * 300: "x" * 242,
+    }
     metrics = dict.fromkeys(names, 0.5) | {"F1 [macro]": 0.25}
     assert track(tmp_path, ["mlflow"], 2, entry={**ENTRY, "metrics": metrics}) == []
     identity = json.loads((tmp_path / "tracked.json").read_text())["mlflow"]
