@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo check docs test test-all soak fuzz audit lowest lint bench clean
 
 demo: $(VENV)/installed
-	$(BIN)/dpeer cluster --size 8 --topology ring --task digits --algorithm dfedsmdc --baseline local --overwrite --out $(DEMO)
+	$(BIN)/dpeer cluster --size 8 --topology ring --task digits --algorithm dfedsmdc --alone always --overwrite --out $(DEMO)
 	@echo "to type dpeer yourself, once in each shell: . $(BIN)/activate    then, for example: dpeer report $(DEMO)"
 
 # What to run before every commit.

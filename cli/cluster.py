@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dpeer.cli.local_run import local_run
-from dpeer.cli.options import GroupedCommand, GroupedOption, baseline_option, json_summary_option, run_options
+from dpeer.cli.options import GroupedCommand, GroupedOption, json_summary_option, run_options
 from dpeer.federation.run import cluster as run_cluster
 from dpeer.federation.run_settings import FaultSettings, NetworkSettings, ThreadSettings
 from dpeer.federation.settings import option_names
@@ -19,7 +19,6 @@ from dpeer.federation.settings import option_names
 @click.option(
     "--encrypt", is_flag=True, cls=GroupedOption, group="The run", help="With keys that are made for this run."
 )
-@baseline_option
 @json_summary_option
 def cluster(encrypt: bool, **given: Any) -> int:
     """Run a whole federation on this machine, one process a peer.

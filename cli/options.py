@@ -114,14 +114,6 @@ def run_options(*names: str, listed: bool = True) -> Callable[[F], F]:
     return decorate
 
 
-def baseline_option(command: F) -> F:
-    """`--baseline`, of the commands that run a whole federation."""
-    return click.option(
-        "--baseline", metavar="ALGORITHM", cls=GroupedOption, group="The run",
-        help="Afterwards train the same peers so, and compare.",
-    )(command)  # fmt: skip
-
-
 def members_option(command: F) -> F:
     """`--members`, of the commands of one peer."""
     return click.option(

@@ -14,7 +14,6 @@ from rich.table import Table
 
 from dpeer.results.effect import (
     LOCAL_ONLY,
-    NOTHING_RECEIVED,
     Effect,
     effects_by_rank,
     headline,
@@ -42,14 +41,13 @@ _USUAL = ("balanced_accuracy", "auroc", "sensitivity", "specificity")
 _VALUES = ("mae", "rmse", "r2")
 
 
-def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapping[str, Any] | None) -> None:
-    """Print how the peers did, beside a baseline if one was trained, and where the files are.
+def show(console: Console, summary: Mapping[str, Any], out: Path) -> None:
+    """Print how the peers did, beside their local-only models if those were trained, and where the files are.
 
     Args:
         console: Where it is printed.
         summary: The run's, with the effect of federating if that was measured.
         out: The run's folder.
-        baseline: The summary of the same peers with another algorithm.
     """
     if all(rounds is None for rounds in summary["completed_rounds"]):
         return  # no peer left a result
@@ -78,7 +76,7 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     apart = mixed != federated and bool(summary["body_parameters"])
     shared = settings.get("test_split") == "shared"
     members = read_members(rank_folders(out).values()) or range(len(federated))
-    comparison = _Comparison(measure, federated, worth, summary, baseline, members)
+    comparison = _Comparison(measure, federated, worth, members)
     shown = _shown(federated, higher_is_better=measure == "accuracy")
     rows = [[str(rank), *comparison.cells(rank)] for rank in shown]
     if best:
@@ -239,14 +237,12 @@ def _is_useless(worth: Effect | None, *, ranking: bool) -> bool:
 
 
 class _Comparison:
-    """The columns of a comparison: federated models, beside a baseline of the same peers.
+    """The columns of a comparison: federated models, beside the local-only ones.
 
     Args:
         measure: The measure that the table shows.
         federated: The measure of each peer's federated model, by rank.
         worth: The effect of federating on each peer; None where it was not measured.
-        run: The run's summary.
-        baseline: The summary of the same peers with another algorithm; None for local-only models.
         members: The ranks in the last member list.
     """
 
@@ -255,50 +251,32 @@ class _Comparison:
         measure: str,
         federated: Sequence[float | None],
         worth: Sequence[Effect | None],
-        run: Mapping[str, Any],
-        baseline: Mapping[str, Any] | None,
         members: Sequence[int],
     ) -> None:
         self._members = members
         self._measure, self._worth, self._federated = measure, worth, federated
-        self._by_rows = any(one is not None and one.gain is not None for one in worth)
-        if baseline is None:
-            found = [one.alone if one and one.verdict and one.measure == measure else None for one in worth]
-        else:
-            found = list(baseline[measure])
-        # Without a body that was mixed, two figures beside each other would read as a gain.
-        self._values = [
-            None if one is not None and one.why == NOTHING_RECEIVED else value
-            for one, value in zip(worth, found, strict=True)
-        ]
-        self.shown = baseline is not None or any(value is not None for value in found)
-        self._names = ("federated", LOCAL_ONLY)
-        if baseline is not None and baseline["algorithm"] != "local":  # both are federated
-            self._names = (str(run["algorithm"]), str(baseline["algorithm"]))
+        self._values = [one.alone if one and one.verdict and one.measure == measure else None for one in worth]
+        self.shown = any(value is not None for value in self._values)
 
     @property
     def columns(self) -> list[str]:
         """The headings."""
         if not self.shown:
             return [self._measure.replace("_", " ")]
-        return [*self._names, "gain", *([_INTERVAL, "verdict"] if self._by_rows else [])]
+        return ["federated", LOCAL_ONLY, "gain", _INTERVAL, "verdict"]
 
     def cells(self, rank: int) -> list[str]:
         """A peer's row."""
         own = decimals(self._federated[rank])
         if not self.shown:
             return [own]
-        rows = self._of_rows(self._worth[rank]) if self._by_rows else []
-        return [own, decimals(self._values[rank]), decimals(self._gain_of(rank), "+"), *rows]
+        gain = decimals(self._gain_of(rank), "+")
+        return [own, decimals(self._values[rank]), gain, *self._of_rows(self._worth[rank])]
 
     def _gain_of(self, rank: int) -> float | None:
-        """How much better the federated model's figure is; of a loss, how much lower."""
-        one, own, other = self._worth[rank], self._federated[rank], self._values[rank]
-        if own is None or other is None:
-            return None
-        if one is not None and one.gain is not None and one.measure == self._measure:
-            return one.gain  # without errors of rounding
-        return own - other if self._measure == "accuracy" else other - own
+        """How much better the federated model's figure is, where the row has both; of a loss, how much lower."""
+        one = self._worth[rank]
+        return None if one is None or None in (self._federated[rank], self._values[rank]) else one.gain
 
     def _of_rows(self, one: Effect | None) -> list[str]:
         if one is None or one.gain is None:
@@ -321,12 +299,11 @@ class _Comparison:
         means = [_mean([values[rank] for rank in gains or ranks]) for values in (self._federated, self._values)]
         worth = dict(enumerate(self._worth))
         whole = pooled([worth.get(rank) for rank in self._members]) if together else None
-        rows = self._of_rows(whole) if self._by_rows else []
-        row = [*map(decimals, means), decimals(_mean([*gains.values()]), "+"), *rows]
+        row = [*map(decimals, means), decimals(_mean([*gains.values()]), "+"), *self._of_rows(whole)]
         if len(gains) in (0, len(own)):
             return row, ""
         which = f"{len(gains)} of {len(own)} peers have both figures, and are in the means"
-        return row, f"{which}; {self._names[0]}, mean of all: {decimals(_mean(own))}"
+        return row, f"{which}; federated, mean of all: {decimals(_mean(own))}"
 
 
 def _shown(values: Sequence[float | None], *, higher_is_better: bool) -> list[int]:

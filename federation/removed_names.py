@@ -63,6 +63,7 @@ KEYS = {
 """By the setting; as a flag it is written with dashes."""
 
 FLAGS = {
+    "--baseline": "--alone always trains each peer alone, too; `dpeer compare` compares other algorithms",
     "--join": "--members FILE, the list that `dpeer members add` has written",
     "--launcher-option": "RAY_ADDRESS=HOST:PORT names a cluster of Ray; --shard K/N divides runs among jobs",
     "--line": "give --bandwidth RATE",
@@ -72,7 +73,6 @@ FLAGS = {
     "--small": "give small settings as flags, such as --size 8 --rounds 30",
     **dict.fromkeys(("--at-epsilon", "--at-round", "--last", "--target"), _METRICS),
     **dict.fromkeys(("--dashboard", "--web"), "`dpeer dashboard RUN` shows the peers of this host in a browser"),
-    "--tune-seeds": "leave it out: --grid chooses with seed 100",
 }
 """By the flag."""
 

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpeer.peer.checkpoint import learner_folder
-from dpeer.results.effect_statistics import compare_folders
 from dpeer.results.figures import metrics_by_rank
 from dpeer.results.files import SUMMARY, rank_folder, write_json
 from dpeer.results.run_folders import read_object, read_peer_summary, read_run_summary
@@ -80,26 +79,6 @@ def collect(out: Path, ranks: int, seconds: float, status: str | None = None) ->
         "lost": {str(rank): peer.lost for rank, peer in there.items() if peer.lost},
         "settings": first.settings or None,
     }
-    write_json(out / SUMMARY, summary)
-    return summary
-
-
-def add_comparison(out: Path, other: Path, algorithm: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    """Compare every peer with the same one of a run with another algorithm, row by row, in DIR/summary.json.
-
-    Args:
-        out: The run's folder.
-        other: The folder of the other run.
-        algorithm: The other run's algorithm.
-        found: The run's summary.
-
-    Returns:
-        What was written.
-    """
-    worth = [
-        compare_folders(rank_folder(out, rank), rank_folder(other, rank), algorithm) for rank in range(found["size"])
-    ]
-    summary = {**found, "worth": worth}
     write_json(out / SUMMARY, summary)
     return summary
 

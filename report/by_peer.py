@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 
 from dpeer.report.facets import LINES, Report
 from dpeer.report.style import COLORS, GREY, Panel, legend, name_rows, new_figure
-from dpeer.results.effect import Effect, Verdict, headline, verdict_word
+from dpeer.results.effect import LOCAL_ONLY, Effect, Verdict, headline, verdict_word
 from dpeer.results.effect_statistics import members_text
 from dpeer.results.groups import Group
 from dpeer.results.run_folders import RunFolder
@@ -107,12 +107,11 @@ def _each(report: Report, title: str, peers: list[_Peer]) -> Panel:
     axes.set_xlabel(measure.axis)
     caption = "Each peer on its own data, the best at the top. "
     if any(peer.effect for peer in shown):
-        alone = next(peer.effect.baseline for peer in shown if peer.effect)
-        kinds[alone] = Line2D([], [], **_ALONE, label=alone)
+        kinds[LOCAL_ONLY] = Line2D([], [], **_ALONE, label=LOCAL_ONLY)
         caption += (
-            f"Dot: the federated model; diamond: {alone}, trained as long on the peer's data by itself; bar: the 95 % "
-            "interval of the gain over the peer's rows, drawn from the diamond. It is inconclusive where the interval "
-            "holds zero, where the peer has fewer than ten rows, or where too few of them differ."
+            f"Dot: the federated model; diamond: {LOCAL_ONLY}, trained as long on the peer's data by itself; bar: the "
+            "95 % interval of the gain over the peer's rows, drawn from the diamond. It is inconclusive where the "
+            "interval holds zero, where the peer has fewer than ten rows, or where too few of them differ."
         )
     else:
         caption += "No peer was compared with its local-only baseline; `dpeer worth` does that after a run."

@@ -54,8 +54,6 @@ class Effect(JsonFields):
     """The same of the baseline."""
     auroc: float | None = json_field(number)
     alone_auroc: float | None = json_field(number)
-    algorithm: str | None = json_field(text)
-    """The baseline's algorithm: local, or another one."""
     rounds: int | None = json_field(whole)
     """How many rounds the baseline was trained."""
     planned: int | None = json_field(whole)
@@ -91,11 +89,6 @@ class Effect(JsonFields):
     def of_accuracy(self) -> bool:
         """Whether rows are right or wrong; else they have a loss."""
         return self.measure == "accuracy"
-
-    @property
-    def baseline(self) -> str:
-        """The baseline's name."""
-        return LOCAL_ONLY if self.algorithm in (None, "local") else str(self.algorithm)
 
     @property
     def is_unfinished(self) -> bool:
@@ -141,7 +134,7 @@ def closing_lines(effect: Effect, folder: str | None = None) -> list[str]:
     useless = [_useless_text(effect, constant)] if effect.is_useless else []
     if effect.alone is not None:
         part = "" if effect.rounds == effect.planned else f" after {effect.rounds} of {effect.planned} rounds"
-        first += f"; {effect.baseline}{part}: {decimals(effect.alone)}{_auroc(effect.alone_auroc)}"
+        first += f"; {LOCAL_ONLY}{part}: {decimals(effect.alone)}{_auroc(effect.alone_auroc)}"
     if effect.verdict is not None:
         gain = f"gain {gain_text(effect)}: {verdict_text(effect)}{_few_rounds(effect)}"
         return [first, gain, *useless, *_kept_text(effect)]
@@ -219,7 +212,7 @@ def verdict_text(effect: Effect) -> str:
 
 
 def _against(effect: Effect, verdict: Literal["improved", "worse"]) -> str:
-    return f"{verdict} {'over' if verdict == 'improved' else 'than'} {effect.baseline}"
+    return f"{verdict} {'over' if verdict == 'improved' else 'than'} {LOCAL_ONLY}"
 
 
 def _mcnemar(effect: Effect) -> str:
@@ -228,7 +221,7 @@ def _mcnemar(effect: Effect) -> str:
     joined = (differ + more) // 2
     return (
         f"McNemar's test does not confirm it: {joined} rows are right only federated, {differ - joined} only with "
-        f"{effect.baseline}"
+        f"{LOCAL_ONLY}"
     )
 
 
@@ -245,9 +238,8 @@ def headline(found: Sequence[Effect | None]) -> str:
     if not compared:
         return ""
     counts = Counter(effect.verdict for effect in compared)
-    baselines = ", ".join(sorted({effect.baseline for effect in compared}))
     peers = "peer" if len(compared) == 1 else "peers"
-    parts = [f"{counts['improved']} of {len(compared)} {peers} improved over {baselines}"]
+    parts = [f"{counts['improved']} of {len(compared)} {peers} improved over {LOCAL_ONLY}"]
     if counts["worse"]:
         parts.append(f"{counts['worse']} worse")
     if counts["inconclusive"]:

@@ -1,17 +1,14 @@
-"""Statistics of the effect of federating: intervals of gains over rows and peers; comparison of two rank folders."""
+"""Statistics of the effect of federating: intervals of gains over rows and peers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import NormalDist, fmean
 from typing import TYPE_CHECKING, Any
 
-from dpeer.results.effect import FEWEST_ROWS, NOTHING_RECEIVED, Effect, Verdict, as_entry, gain_text, verdict_text
-from dpeer.results.files import read_rows
-from dpeer.results.run_folders import read_peer_summary
+from dpeer.results.effect import FEWEST_ROWS, Effect, Verdict, gain_text, verdict_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,32 +77,6 @@ def find_gain(joined: Sequence[float], alone: Sequence[float], *, most_is_best: 
     return Gain(gain, low, high, better + worse, _verdict(low, clear=clear))
 
 
-def compare_folders(folder: Path, other: Path, algorithm: str) -> Mapping[str, Any] | None:
-    """Compare a rank of one run with the same rank of another, which trained the same peers with `algorithm`.
-
-    Returns:
-        An entry `worth`; None if a run has left no figures of its rows, or of other rows.
-    """
-    mine, theirs = read_rows(folder), read_rows(other)
-    own, others = read_peer_summary(folder), read_peer_summary(other)
-    if mine is None or theirs is None or own is None or others is None:
-        return None
-    (measure, joined), (same, alone) = mine, theirs
-    if measure != same or len(joined) != len(alone) or not joined:
-        return None
-    found: dict[str, Any] = vars(find_gain(joined, alone, most_is_best=measure == "accuracy"))
-    if own.body_parameters and own.rounds_mixed == 0:
-        found = {"why": NOTHING_RECEIVED}
-    return as_entry(
-        measure=measure, on=own.settings.get("evaluate_on"), rows=len(joined),
-        joined=math.fsum(joined) / len(joined), alone=math.fsum(alone) / len(alone),
-        constant=own.worth.constant if own.worth else None,
-        auroc=own.worth.auroc if own.worth else None, alone_auroc=others.worth.auroc if others.worth else None,
-        algorithm=algorithm, rounds=others.completed_rounds, planned=others.rounds, rounds_mixed=own.rounds_mixed,
-        **found,
-    )  # fmt: skip
-
-
 def pooled(found: Sequence[Effect | None], *, by_rows: bool = False) -> Effect | None:
     """The mean of the peers' gains with its 95 % interval and verdict.
 
@@ -119,13 +90,13 @@ def pooled(found: Sequence[Effect | None], *, by_rows: bool = False) -> Effect |
         by_rows: Whether each row counts once in the mean, and not each peer.
 
     Returns:
-        None for fewer than two peers, or where not all have been compared, by the same measure with the same
-        algorithm, or if a summary lacks one of the numbers.
+        None for fewer than two peers, or where not all have been compared, by the same measure, or if a summary lacks
+        one of the numbers.
     """
     compared = [one for one in found if one is not None and one.verdict is not None]
     gains = [one.gain for one in compared if one.gain is not None]
     widths = [one.high - one.low for one in compared if one.high is not None and one.low is not None]
-    alike = len({(one.measure, one.algorithm) for one in compared}) == 1
+    alike = len({one.measure for one in compared}) == 1
     alike = alike and not (compared[0].of_accuracy and any(one.differ is None for one in compared))
     if not 2 <= len(found) == len(compared) or not alike or not len(gains) == len(widths) == len(compared):
         return None
@@ -143,8 +114,8 @@ def pooled(found: Sequence[Effect | None], *, by_rows: bool = False) -> Effect |
         better = sum(((one.differ or 0) + round((one.gain or 0.0) * (one.rows or 0))) // 2 for one in compared)
         clear = (better > differ - better) == (gain > 0) and sign_test(better, differ - better) <= _LEVEL
     return Effect(
-        measure=first.measure, on=first.on, algorithm=first.algorithm, rows=rows, differ=differ,
-        gain=gain, low=low, high=high, verdict=_verdict(gain, clear=clear),
+        measure=first.measure, on=first.on, rows=rows, differ=differ, gain=gain, low=low, high=high,
+        verdict=_verdict(gain, clear=clear),
     )  # fmt: skip
 
 

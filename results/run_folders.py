@@ -188,13 +188,12 @@ def _search(folder: Path, depth: int) -> Iterator[RunFolder]:
     run = read_run(folder)
     if run is not None:
         yield run
+        return  # all in its folder is its own
     if depth == 0:
         return
     for inner in sorted((path for path in folder.iterdir() if path.is_dir()), key=_natural):
-        # A baseline lies in the folder of its run; all else in it is the run's own.
         # The trials that `dpeer compare` tunes with are shown only when they are asked for.
-        aside = inner.name.startswith((".", "rank-")) or inner.name == "tune"
-        if inner.name.startswith("baseline-") if run else not aside:
+        if not inner.name.startswith((".", "rank-")) and inner.name != "tune":
             yield from _search(inner, depth - 1)
 
 

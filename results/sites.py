@@ -60,7 +60,7 @@ class Site:
 
 
 _KEYS = ("version", "federation", "size", "member_list", "members", "rank", "rounds", "shares_rows")
-_OF_EFFECT = ("measure", "on", "algorithm", "rows", "differ", "gain", "low", "high", "verdict")
+_OF_EFFECT = ("measure", "on", "rows", "differ", "gain", "low", "high", "verdict")
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,6 @@ def _checks(content: Mapping[str, Any], worth: Effect) -> dict[str, bool]:
         "shares_rows": flag(content.get("shares_rows")) is not None,
         "measure": worth.measure in ("accuracy", "test_loss"),
         "on": worth.on in ("test", "validation"),
-        "algorithm": worth.algorithm == "local",
         "rows": 0 < rows < 10**12,
         "differ": worth.differ is not None and worth.differ <= rows,
         "gain": gain is not None and (not worth.of_accuracy or abs(gain) * rows <= (worth.differ or 0) + 1e-6),

@@ -75,5 +75,5 @@ def words_of(arguments: Sequence[object]) -> list[str]:
     That they do so by default tests/cli/test_worth.py shows.
     """
     words = [*map(str, arguments)]
-    runs_all = words[:1] in (["cluster"], ["simulate"]) and not {"--alone", "--baseline", "--help"} & {*words}
+    runs_all = words[:1] in (["cluster"], ["simulate"]) and not {"--alone", "--help"} & {*words}
     return [*words, "--alone", "never"] if runs_all else words

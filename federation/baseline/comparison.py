@@ -107,7 +107,7 @@ def _compared_with(beside: BaselineTraining, measure: str, joined: Sequence[floa
     baseline = beside.baseline
     if baseline is None or beside.why == NOTHING_RECEIVED:
         return {"why": beside.why}
-    found: dict[str, Any] = {"algorithm": "local", "rounds": baseline.completed, "planned": baseline.rounds}
+    found: dict[str, Any] = {"rounds": baseline.completed, "planned": baseline.rounds}
     if not baseline.completed or beside.refused:
         return found | {"why": beside.why}
     other, others = baseline.rows()

@@ -8,18 +8,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from dpeer.exceptions import CheckpointError, DpeerError, TaskError, describe
-from dpeer.federation.config import RunConfig, resolve
-from dpeer.federation.settings import Settings, revalidated
+from dpeer.federation.config import RunConfig
 from dpeer.results.run_folders import read_peer_summary
 from dpeer.results.units import duration
 from dpeer.training import Hyperparameters, Task, TorchLearner
-from dpeer.training.algorithms.plugins import new_algorithm
-from dpeer.training.fine_tuning import finish_rate
 from dpeer.training.finish_setting import Finish
-from dpeer.training.local_baseline import LocalBaseline, independent_copy, local_budget
+from dpeer.training.local_baseline import LocalBaseline, independent_copy
 
 FOLDER = "alone"
 """In a rank's folder, until the comparison is made: the state of the baseline."""
@@ -282,30 +279,3 @@ def baseline_training(
         compute=learner.about.compute,
     )  # fmt: skip
     return BaselineTraining(made, mode=run.alone, process=process, folder=folder / FOLDER)
-
-
-def local_settings(settings: Settings) -> Settings:
-    """The settings of a run in which every peer trains its local-only baseline: the run of `--baseline local`.
-
-    A run with privacy or of a paper's values keeps the baseline that its settings name.
-    """
-    local = {"algorithm": "local", "alone": "never"}
-    if settings.privacy != "none" or settings.preset:
-        return revalidated(settings, **local)
-    config = resolve(settings, 0)
-    own = config.algorithm.defaults
-    changes = {name: getattr(config.training, name) for name in own if name in Hyperparameters.model_fields}
-    ranks = {
-        rank: one.model_copy(update=_budget(resolve(settings.of_rank(rank), rank)))
-        for rank, one in settings.rank.items()
-    }
-    return revalidated(settings, **changes, **_budget(config), **local, rank=ranks)
-
-
-def _budget(config: RunConfig) -> dict[str, Any]:
-    h = config.training
-    algorithm = new_algorithm(config.algorithm, config.options)
-    changes = local_budget(h, algorithm.gradients(h))
-    if h.finish == "none":
-        return changes
-    return {**changes, "finish": str(Finish.parse(h.finish)._replace(rate=finish_rate(h, algorithm.uses)))}

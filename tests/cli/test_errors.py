@@ -31,14 +31,6 @@ def test_a_loss_that_fails_in_the_first_round_is_one_line(dpeer: Command, broken
     assert "the task's loss failed on a training batch: AttributeError" in line
 
 
-def test_a_baseline_that_cannot_work_does_not_take_the_runs_results_along(dpeer: Command, small_task: Path) -> None:
-    ended = dpeer("simulate", *SMALL, "--rounds", 2, "--compress", "int8", "--baseline", "dis-pfl")
-    assert ended.code == 2
-    assert "dfedsmdc after" in ended.out
-    (line,) = [line for line in ended.complaints if line.startswith("dpeer: ")]
-    assert "--compress int8 cannot be used with dis-pfl" in line
-
-
 def test_too_many_open_files_are_no_damage(dpeer: Command, small_task: Path) -> None:
     with small_task.open("a") as file:
         file.write("def files(rank, size, seed):\n    raise OSError(24, 'Too many open files', 'x.png')\n")

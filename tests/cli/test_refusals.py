@@ -69,8 +69,6 @@ REFUSED = {
     "simulate --task-option data": "--task-option 'data'",
     "simulate --federation none.toml": "--federation 'none.toml': No such file or directory",
     "simulate --federation typo.toml": "unknown key 'topolgy' in typo.toml",
-    "simulate --baseline locl": "unknown algorithm 'locl'",
-    "simulate --algorithm dfedavgm --baseline dfedavgm": "--baseline dfedavgm is what the run itself",
     # Tasks and algorithms; an earlier run stays although --overwrite is given.
     f"{TASK} digit": "unknown task 'digit'",
     f"{TASK} mine.py:tsk": "rank 0: task 'mine.py:tsk' has no 'tsk': did you mean 'task'?",

@@ -57,7 +57,7 @@ def test_sites_without_a_file_and_other_versions_are_named(dpeer: Callable[..., 
     content = {
         "kind": "what joining was worth to a site", "format": 1, "version": "0.1.0", "federation": "ab" * 16, "size": 4,
         "member_list": 0, "members": [0, 1, 2, 3], "rank": 2, "rounds": 5, "shares_rows": True, "measure": "test_loss",
-        "on": "test", "algorithm": "local", "rows": 30, "differ": 30, "gain": 0.5, "low": 0.25, "high": 1.0,
+        "on": "test", "rows": 30, "differ": 30, "gain": 0.5, "low": 0.25, "high": 1.0,
         "verdict": "improved",
     }  # fmt: skip
     (in_tmp_path / "one").write_text(json.dumps(content))
@@ -105,11 +105,6 @@ def test_all_peers_are_compared_unless_it_is_not_asked_for(
     without = dpeer("simulate", *SMALL, "--alone", "never", "--out", "without")
     assert not any(column in without.out for column in COLUMNS)
     assert "dpeer worth" not in without.out
-    other = dpeer("simulate", *SMALL, "--baseline", "dfedavgm", "--out", "other")
-    heads = [cell.strip() for cell in other.out.splitlines()[2].split("┃")]
-    assert heads[2:4] == ["dfedsmdc", "dfedavgm"], "both are federated: their names tell them apart"
-    peer = json.loads((in_tmp_path / "other/rank-0/summary.json").read_text())
-    assert peer["worth"]["alone"] is None, "nothing is trained that the table does not show"
 
 
 def test_ctrl_c_stops_a_comparison_and_the_same_command_goes_on(
@@ -132,22 +127,3 @@ def test_ctrl_c_stops_a_comparison_and_the_same_command_goes_on(
     assert message.endswith("of 3 rounds of local-only training; the same command goes on")
     assert (in_tmp_path / "dpeer-run/rank-1/alone").exists()
     assert dpeer("worth", "dpeer-run/rank-1").out.splitlines()[-1].startswith("dpeer: gain ")
-
-
-@pytest.mark.slow
-def test_the_baseline_local_is_what_each_peer_would_have_alone(
-    simulate: Callable[..., Any], task: str, schedule: tuple[str, ...], tmp_path: Path
-) -> None:
-    """SAM and the head's epoch are gradients, too: alone a peer has as many, and its head's rate to finish with."""
-    (tmp_path / "dpeer.toml").write_text("[rank.1]\nbody_epochs = 3\nlocal_steps = 4\n")
-    common = ("--size", 3, "--task", task, *schedule, "--rounds", 2, "--finish", "head:1", "--head-lr", 0.3)
-    simulate(*common, "--alone", "always", "--out", "run")
-    simulate(*common, "--alone", "never", "--baseline", "local", "--out", "after")
-    found = [json.loads((tmp_path / f"run/rank-{rank}/summary.json").read_text())["worth"] for rank in range(3)]
-    for rank, worth in enumerate(found):
-        after = json.loads((tmp_path / f"after/baseline-local/rank-{rank}/summary.json").read_text())
-        assert (worth["alone"], worth["alone_auroc"]) == (after["accuracy"], after["worth"]["auroc"])
-    asked = json.loads(simulate(*common, "--baseline", "local", "--out", "asked", "--json").out.splitlines()[-1])
-    assert asked["baseline"] is None, "where peers train alone anyway it is no run of its own"
-    assert not (tmp_path / "asked/baseline-local").exists()
-    assert asked["worth"] == json.loads((tmp_path / "run/summary.json").read_text())["worth"]

@@ -36,9 +36,9 @@ def peer(out: Path, rank: int, body: list[float], head: float, **changes: Any) -
     )
 
 
-def printed(summary: dict[str, Any], out: Path, width: int = 100, baseline: dict[str, Any] | None = None) -> str:
+def printed(summary: dict[str, Any], out: Path, width: int = 100) -> str:
     console = Console(file=io.StringIO(), width=width)
-    show(console, summary, out, baseline)
+    show(console, summary, out)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -94,28 +94,12 @@ def test_the_epsilon_of_a_run_is_the_largest_of_all_peers(tmp_path: Path) -> Non
     assert "epsilon 50 at delta 1e-05" in privacy_line(collect(tmp_path, 3, 1.0)["privacy"])
 
 
-def test_the_table_compares_with_the_baseline(tmp_path: Path) -> None:
-    for name, accuracies in (("run", (0.5, None)), ("baseline", (0.25, 0.5))):
-        for rank, accuracy in enumerate(accuracies):
-            peer(tmp_path / name, rank, [rank * 2.0, 0.0], 0.0, accuracy=accuracy, algorithm=name)
-    text = printed(collect(tmp_path / "run", 2, 1.0), tmp_path / "run", 80, collect(tmp_path / "baseline", 2, 1.0))
-    rows = rows_of(text)
-    assert rows == [
-        ["0", "0.5000", "0.2500", "+0.2500"],
-        ["1", "-", "0.5000", "-"],
-        ["mean", "0.5000", "0.2500", "+0.2500"],
-    ]
-    assert "2 parameters gossiped, 1 kept at home" in text
-    assert "consensus distance 1.0000" in text
-    assert str(tmp_path / "run" / "summary.json") in text
-
-
 @pytest.mark.parametrize(("split", "last"), [("disjoint", ["+0.0826 to +0.2125", "improved"]), ("shared", ["-", "-"])])
 def test_the_mean_has_the_interval_of_all_rows_that_are_different_ones(
     split: str, last: list[str], tmp_path: Path
 ) -> None:
     worth = {
-        "measure": "accuracy", "on": "test", "rows": 60, "joined": 0.5, "alone": 0.35, "algorithm": "local",
+        "measure": "accuracy", "on": "test", "rows": 60, "joined": 0.5, "alone": 0.35,
         "gain": 0.15, "low": 0.05, "high": 0.25, "differ": 9, "verdict": "inconclusive",
     }  # fmt: skip
     for rank in range(2):
@@ -133,7 +117,7 @@ def test_when_every_peer_was_killed_nothing_is_shown(tmp_path: Path) -> None:
 
 
 LOSING = {
-    "measure": "accuracy", "on": "test", "rows": 60, "joined": 0.5, "alone": 0.65, "algorithm": "local",
+    "measure": "accuracy", "on": "test", "rows": 60, "joined": 0.5, "alone": 0.65,
     "gain": -0.15, "low": -0.25, "high": -0.05, "differ": 9, "verdict": "worse", "kept": "alone",
 }  # fmt: skip
 
@@ -157,6 +141,21 @@ def test_a_gain_is_the_difference_of_its_two_columns_also_where_local_only_is_ke
         assert "after the mixing of the kept rounds" not in text, "the federated models are those after mixing"
         assert "mean over the kept models: AUROC 0.7000" in text
         assert max(map(len, (line for line in text.splitlines() if "│" in line))) <= width
+
+
+def test_a_mean_is_of_the_peers_that_have_both_figures(tmp_path: Path) -> None:
+    peer(tmp_path, 0, [0.0, 0.0], 0.0, worth=LOSING)
+    peer(tmp_path, 1, [0.0, 0.0], 0.0, accuracy=0.9, worth={"measure": "accuracy", "joined": 0.9, "why": "no time"})
+    text = printed(collect(tmp_path, 2, 1.0), tmp_path, 80)
+    assert rows_of(text) == [
+        ["0", "0.5000", "0.6500", "-0.1500", "-0.2500 to -0.0500", "worse"],
+        ["1", "0.9000", "-", "-", "-", "-"],
+        ["mean", "0.5000", "0.6500", "-0.1500", "-", "-"],
+    ]
+    assert "\n1 of 2 peers have both figures, and are in the means; federated, mean of all: 0.7000\n" in text
+    assert "2 parameters gossiped, 1 kept at home" in text
+    assert "consensus distance 0.0000" in text
+    assert str(tmp_path / "summary.json") in text
 
 
 def test_all_are_the_members_of_the_last_list(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ Of = Callable[..., Report]
 
 def entry(gain: float, verdict: str | None = "inconclusive", **values: Any) -> dict[str, Any]:
     return dict(as_entry(measure="accuracy", on="test", rows=40, gain=gain, low=gain - 0.1, high=gain + 0.1,
-                         algorithm="local", verdict=verdict, **values))  # fmt: skip
+                         verdict=verdict, **values))  # fmt: skip
 
 
 def test_every_peer_is_shown_federated_beside_local_only_with_a_headline(make_run: Any, report_of: Of) -> None:

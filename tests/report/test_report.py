@@ -57,7 +57,7 @@ def test_a_run_has_a_page_with_every_section_and_its_pictures(dpeer: Command, ma
         return {"training_accuracy": 0.95, "generalization_gap": 0.95 - line["accuracy"]}
 
     path = "/data/" + 40 * "long-" + "visits.csv"
-    worth = as_entry(measure="accuracy", rows=9, gain=0.1, low=0.0, high=0.2, algorithm="local", verdict="improved")
+    worth = as_entry(measure="accuracy", rows=9, gain=0.1, low=0.0, high=0.2, verdict="improved")
     make_run("<b>x&y", classes=[3, 0, 7], lines=fitted, distances=[3.5, 0.01], task_options={"path": path},
              more={"worth": [worth] * 3})  # fmt: skip
     before = dict(mpl.rcParams)

@@ -68,7 +68,7 @@ def test_losses_that_are_equal_are_not_taken_for_answers() -> None:
 def peers(joined: list[np.ndarray], alone: list[np.ndarray], measure: str = "accuracy") -> list[Effect]:
     best = measure == "accuracy"
     return [
-        Effect(measure=measure, on="test", algorithm="local", rows=len(one),
+        Effect(measure=measure, on="test", rows=len(one),
               **vars(find_gain(one.tolist(), other.tolist(), most_is_best=best)))
         for one, other in zip(joined, alone, strict=True)
     ]  # fmt: skip

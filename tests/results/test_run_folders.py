@@ -71,12 +71,12 @@ def test_a_run_has_the_values_of_its_files(tmp_path: Path) -> None:
 
 
 def test_runs_are_found_once_and_know_which_folder_they_were_found_in(tmp_path: Path) -> None:
-    for name in ("a/cell-10", "a/cell-2", "a/tune/trial", "b/run", "b/run/baseline-local"):
+    for name in ("a/cell-10", "a/cell-2", "a/tune/trial", "b/run", "b/run/of-its-own"):
         (tmp_path / name).mkdir(parents=True)
         write_json(tmp_path / name / "summary.json", {"algorithm": "local", "size": 1})
     found = find_runs([tmp_path / "a", tmp_path / "b", tmp_path / "a" / "cell-2"])
     assert [(str(run.folder.relative_to(tmp_path)), run.source) for run in found] == [
-        ("a/cell-2", 0), ("a/cell-10", 0), ("b/run", 1), ("b/run/baseline-local", 1),
+        ("a/cell-2", 0), ("a/cell-10", 0), ("b/run", 1),
     ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ FEDERATION = "0123456789abcdef" * 2
 
 def site(rank: int, **values: Any) -> Site:
     worth = {
-        "measure": "accuracy", "on": "test", "algorithm": "local", "rows": 40, "differ": 6, "gain": 0.1, "low": 0.025,
+        "measure": "accuracy", "on": "test", "rows": 40, "differ": 6, "gain": 0.1, "low": 0.025,
         "high": 0.2, "verdict": "improved",
     }  # fmt: skip
     own = {
@@ -41,7 +41,7 @@ def test_a_file_is_read_as_it_was_written_and_has_no_row_in_it(tmp_path: Path) -
     assert lists == {"members": tuple(range(8))}
     assert set(written.to_json()) == {
         "kind", "format", "version", "federation", "size", "member_list", "members", "rank", "rounds", "shares_rows",
-        "measure", "on", "algorithm", "rows", "differ", "gain", "low", "high", "verdict",
+        "measure", "on", "rows", "differ", "gain", "low", "high", "verdict",
     }  # fmt: skip
 
 
@@ -50,7 +50,7 @@ def test_a_value_that_dpeer_does_not_write_is_damage(tmp_path: Path) -> None:
     for key, value in (
         ("version", 1), ("federation", "0123"), ("federation", "g" * 32), ("size", 0), ("size", True), ("rank", 8),
         ("rank", -1), ("rounds", 0), ("shares_rows", None), ("measure", "f1"), ("on", "train"),
-        ("algorithm", "dfedavgm"), ("rows", 0), ("differ", 41), ("gain", 1.5), ("gain", "much"), ("low", None),
+        ("rows", 0), ("differ", 41), ("gain", 1.5), ("gain", "much"), ("low", None),
         ("high", 0.02), ("verdict", "great"), ("gain", 0.2), ("size", 10**8), ("members", [0]), ("members", [0, 8]),
         ("members", [0, "1"]), ("member_list", -1), ("rounds", 10**12), ("rows", 10**15),
     ):  # fmt: skip

@@ -173,7 +173,7 @@ ALL = [
     (*OF_GROUPS, "dfedmdc", "--dp-head", "post", "--finish", "all:2"),
     (*OF_GROUPS, "fedadamw", "--validation", 0.2),
     (*OF_GROUPS, "dfedsam", "--dp-sam", "same-batch"),
-    (*OF_GROUPS, "dfedmdc", "--alone", "always", "--baseline", "local"),
+    (*OF_GROUPS, "dfedmdc", "--alone", "always"),
     (*OF_TEXTS, "dfedmdc"),
     (*OF_TEXTS, "fedadamw", "--lora", "r=2", "--dp-head", "post", "--finish", "head:1"),
 ]

@@ -98,7 +98,7 @@ def own_task(folder: Path) -> None:
 def given_away(folder: Path) -> None:
     """The files of three sites, as `dpeer worth --give-away` writes them."""
     for rank in range(3):
-        worth = Effect("accuracy", "test", rows=40, differ=3, algorithm="local", gain=0.0, low=0.0, high=0.0,
+        worth = Effect("accuracy", "test", rows=40, differ=3, gain=0.0, low=0.0, high=0.0,
                       verdict="inconclusive")  # fmt: skip
         site = Site(f"worth-{rank}.json", "0.1.0", "ab" * 16, 3, 0, (0, 1, 2), rank, 5, shares_rows=False, worth=worth)
         (folder / site.name).write_text(json.dumps(site.to_json()))
@@ -168,7 +168,7 @@ CHOSEN += "--local-steps 1"
 OF_CIFAR = "--task-option train_samples=150 --task-option test_samples=40"
 OF_MNIST = "--task-option train_samples=100 --task-option test_samples=80"
 DEMO = (
-    "dpeer cluster --size 8 --topology ring --task digits --algorithm dfedsmdc --baseline local --overwrite "
+    "dpeer cluster --size 8 --topology ring --task digits --algorithm dfedsmdc --alone always --overwrite "
     "--out dpeer-demo"
 )
 HAR = "dpeer compare examples/experiments/privacy-har.toml --task-option data=FILE.npz --out har"

@@ -65,7 +65,7 @@ def test_one_training_record_changes_nothing_in_the_card(simulate, tmp_path, mon
     [
         ("--algorithm", "dfedmdc", "--dp-head", "post"),
         pytest.param(("--algorithm", "dfedavgm", "--partition", "iid"), marks=pytest.mark.long),
-        pytest.param(("--algorithm", "dfedmdc", "--alone", "always", "--baseline", "local"), marks=pytest.mark.long),
+        pytest.param(("--algorithm", "dfedmdc", "--alone", "always"), marks=pytest.mark.long),
     ],
 )
 def test_no_card_of_such_a_run_counts_training_records_and_the_model_is_used_as_any_other(
@@ -77,7 +77,7 @@ def test_no_card_of_such_a_run_counts_training_records_and_the_model_is_used_as_
     where = ("--task-option", "path=site-0.csv") if pooled else ()
     simulate(*RUN, *where, *SAMPLE, *(() if pooled else ("--records", 50)), *options, "--out", "run")
     folders = sorted(path.parent for path in (tmp_path / "run").rglob("model.json"))
-    assert len(folders) == (4 if "local" in options else 2)
+    assert len(folders) == 2
     for folder in folders:
         one, own = card(folder), json.loads((folder / "summary.json").read_text())
         assert one["samples"]["train"] is one["class_counts"]["train"] is None

@@ -64,7 +64,7 @@ def test_a_peer_keeps_the_model_trained_alone_where_joining_makes_it_worse(simul
 def test_without_a_body_received_there_is_no_verdict(task, schedule, simulate, tmp_path):
     common = ("--size", 4, "--task", task, *schedule, "--rounds", 3)
     # No body is near enough to the own one, so every one is left out.
-    printed = simulate(*common, "--max-norm", 1e-9, "--alone", "always", "--baseline", "local", "--out", "none").out
+    printed = simulate(*common, "--max-norm", 1e-9, "--alone", "always", "--out", "none").out
     simulate(*common, "--participation", 0.5, "--topology", "full", "--alone", "always", "--out", "few")
     none, few = (json.loads((tmp_path / run / "rank-0/summary.json").read_text()) for run in ("none", "few"))
     both = json.loads((tmp_path / "none/summary.json").read_text())["worth"]
