@@ -12,15 +12,13 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
-from matplotlib.collections import LineCollection
-from matplotlib.colors import Normalize
+from matplotlib.colors import Normalize, to_hex
 from matplotlib.lines import Line2D
-from matplotlib.patches import FancyArrowPatch
 from numpy.typing import NDArray
 
 from dpeer.exceptions import DpeerError
 from dpeer.report.facets import Report
-from dpeer.report.style import Panel, new_figure, wrap
+from dpeer.report.style import GREY, Panel, new_figure, wrap
 from dpeer.results.groups import Group, Measure
 from dpeer.sections import names
 from dpeer.topology import Topology
@@ -32,16 +30,13 @@ _NUMBERED = 24
 _ROUNDS = 4
 """The most rounds shown of a graph that changes with the round."""
 
-_DRAWN = 20_000
-"""The most edges drawn: more take long, and look no different."""
-
 _NAME = 28
 
 _VECTORS = 2000
 """The most edges that are lines of their own in an SVG, which more would make slow to open."""
 
 _EXACT_LIMIT = 100
-"""The largest graph of a file that is laid out by Kamada and Kawai, which takes minutes for hundreds of peers."""
+"""The largest graph of a file that is laid out by Kamada and Kawai, which takes long for more peers."""
 
 
 def draw_tile(axes: Axes, graph: Topology, colors: Sequence[Any] = ()) -> None:
@@ -55,63 +50,46 @@ def draw_tile(axes: Axes, graph: Topology, colors: Sequence[Any] = ()) -> None:
     axes.axis("off")
     axes.set_aspect("equal")
     axes.margins(0.15)
-    points, numbered = place(graph), graph.size <= _NUMBERED
+    points, few = place(graph), graph.size <= _NUMBERED
     shown = min(graph.period, _ROUNDS) if graph.changing else 1
-    rounds = colormaps["viridis"](np.linspace(0.0, 0.9, shown)) if graph.changing else ["#555555"]
-    edges = [graph.edges_at(number) if graph.changing else graph.edges for number in range(shown)]
-    for number, (color, some) in enumerate(zip(rounds, edges, strict=True)):
-        # Thinner from round to round, so that an edge that comes again does not hide the first.
-        _draw_edges(axes, graph, some, points, color, 1.6 - 0.8 * number / shown)
-    across, up = np.array([points[rank] for rank in range(graph.size)]).T
-    area, rim = (330, 1.0) if numbered else (max(8, 3000 // graph.size), 0.4)
-    axes.scatter(across, up, area, list(colors) or "white", zorder=3, edgecolors="#333333", linewidths=rim)
-    for rank in range(graph.size if numbered else 0):
-        dark = colors and np.dot(colors[rank][:3], (0.299, 0.587, 0.114)) < 0.5
-        axes.annotate(
-            str(rank),
-            tuple(points[rank]),
-            ha="center",
-            va="center_baseline",
-            fontsize=9,
-            color="white" if dark else "black",
-        )
+    rounds = [to_hex(one) for one in colormaps["viridis"](np.linspace(0.0, 0.9, shown))] if graph.changing else [GREY]
+    size = 330 if few else max(8, 3000 // graph.size)
+    for number, color in enumerate(rounds):
+        edges = graph.edges_at(number) if graph.changing else graph.edges
+        look: dict[str, Any] = {
+            # The more lines, the thinner and paler; thinner from round to round, too, so that none hides another.
+            "edge_color": color, "alpha": max(0.03, 0.9 / (1.0 + len(edges) / 400)),
+            "width": (1.6 - 0.8 * number / shown) * max(0.3, 1.2 / max(1.0, len(edges) / 40) ** 0.35),
+        }  # fmt: skip
+        if graph.directed and few:  # bent, so that the way back is seen beside it
+            nx.draw_networkx_edges(
+                nx.DiGraph(edges), points, ax=axes, node_size=size, connectionstyle="arc3,rad=0.15", **look
+            )
+        else:
+            lines = nx.draw_networkx_edges(nx.DiGraph(edges), points, ax=axes, arrows=False, **look)
+            lines.set_rasterized(len(edges) > _VECTORS)
+    peers: nx.Graph[int] = nx.empty_graph(graph.size)
+    nx.draw_networkx_nodes(peers, points, ax=axes, node_size=size, node_color=list(colors) or "white",
+                           edgecolors="#333333", linewidths=1.0 if few else 0.4)  # fmt: skip
+    dark = [bool(np.dot(color[:3], (0.299, 0.587, 0.114)) < 0.5) for color in colors] or [False] * graph.size
+    for color, of in (("white", True), ("black", False)) if few else ():
+        labels = {rank: str(rank) for rank in peers if dark[rank] == of}
+        nx.draw_networkx_labels(peers, points, labels, ax=axes, font_size=9, font_color=color)
     if graph.changing:
-        lines = [Line2D([], [], color=color, lw=3, label=f"round {number}") for number, color in enumerate(rounds)]
+        legend = [Line2D([], [], color=color, lw=3, label=f"round {number}") for number, color in enumerate(rounds)]
         axes.legend(
-            handles=lines, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 0.02), ncols=shown, frameon=False
+            handles=legend, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 0.02), ncols=shown, frameon=False
         )
-    axes.set_title(f"{named(graph.label)}\n{_note(graph, len(edges[0]))}", fontsize=10, parse_math=False)
+    name = graph.label if len(graph.label) <= _NAME else f"{graph.label[: _NAME - 1]}…"
+    axes.set_title(f"{name}\n{_note(graph)}", fontsize=10, parse_math=False)
 
 
-def named(name: str) -> str:
-    """A graph's name, cut where a file's name would be too long."""
-    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
-
-
-def _note(graph: Topology, edges: int) -> str:
+def _note(graph: Topology) -> str:
     if graph.changing:
         return "a new graph every round"
-    drawn = f", {_DRAWN:,} of them drawn at random" if edges > _DRAWN else ""
+    edges = len(graph.edges)
     kept = "" if graph.doubly_stochastic else "; keeps the mean by p"  # of fixed graphs those of declared weights alone
-    return f"{edges:,} {'directed ' if graph.directed else ''}edge{'s' if edges > 1 else ''}{drawn}{kept}"
-
-
-def _draw_edges(axes: Axes, graph: Topology, edges: Sequence[Any], points: Any, color: Any, width: float) -> None:
-    if len(edges) > _DRAWN:
-        edges = [edges[drawn] for drawn in np.random.default_rng(0).choice(len(edges), _DRAWN, replace=False)]
-    # The more lines, the thinner and paler, so that many do not run together.
-    look: dict[str, Any] = {
-        "color": color, "alpha": max(0.03, 0.9 / (1.0 + len(edges) / 400)),
-        "linewidth": width * max(0.3, 1.2 / max(1.0, len(edges) / 40) ** 0.35),
-    }  # fmt: skip
-    lines = [(points[one], points[other]) for one, other in edges]
-    if not graph.directed or graph.size > _NUMBERED:
-        axes.add_collection(LineCollection(lines, rasterized=len(edges) > _VECTORS, **look))
-        return
-    # Bent, so that the way back and an edge past a neighbor on the circle are seen beside it.
-    bent: dict[str, Any] = {"connectionstyle": "arc3,rad=0.15", "shrinkA": 9, "shrinkB": 9, "mutation_scale": 10}
-    for start, end in lines:
-        axes.add_patch(FancyArrowPatch(tuple(start), tuple(end), arrowstyle="-|>", **bent, **look))
+    return f"{edges:,} {'directed ' if graph.directed else ''}edge{'s' if edges > 1 else ''}{kept}"
 
 
 def place(graph: Topology) -> Mapping[int, NDArray[np.float64]]:
@@ -132,7 +110,7 @@ def place(graph: Topology) -> Mapping[int, NDArray[np.float64]]:
     return dict(nx.circular_layout(nx.empty_graph(graph.size)))
 
 
-SIZE_LIMIT = 1000
+SIZE_LIMIT = 200
 """The largest graph that is drawn: of more, dots merge."""
 
 _TILES = 6

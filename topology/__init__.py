@@ -12,7 +12,7 @@ from dpeer.topology.connectivity import temporal_diameter
 from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row
 from dpeer.topology.participation import Participation, ServerSampling, take_part
 from dpeer.topology.specs import FORMS, split_names
-from dpeer.topology.spectrum import Analysis, analyse, disagreement, paper_formula, spectral_gap, spectrum
+from dpeer.topology.spectrum import Analysis, analyse, paper_formula, spectral_gap
 from dpeer.topology.time_varying_graphs import TIME_VARYING
 from dpeer.topology.topologies import TOPOLOGIES, WEIGHTS, Topology, build
 from dpeer.topology.user_graphs import function_source, is_function, shared_name, size_of
@@ -32,14 +32,12 @@ __all__ = [
     "Topology",
     "analyse",
     "build",
-    "disagreement",
     "function_source",
     "is_function",
     "paper_formula",
     "shared_name",
     "size_of",
     "spectral_gap",
-    "spectrum",
     "split_names",
     "take_part",
     "temporal_diameter",

@@ -56,7 +56,7 @@ def norm_of_product(matrices: Sequence[Sparse], agreement: Agreement = None) -> 
     """
     size = matrices[0].shape[0]
     if size <= DENSE:
-        return float(singular_values(matrices, agreement)[0])
+        return float(np.linalg.norm(_through(matrices, np.eye(size), agreement), 2))
     back = [matrix.T for matrix in reversed(matrices)]
     product = LinearOperator(
         (size, size),
@@ -68,11 +68,6 @@ def norm_of_product(matrices: Sequence[Sparse], agreement: Agreement = None) -> 
         return float(svds(product, k=1, v0=_start(size), ncv=40, return_singular_vectors=False)[0])
     except ArpackNoConvergence as error:
         raise TopologyError(f"size {size}: the norm of a product of mixing matrices did not converge") from error
-
-
-def singular_values(matrices: Sequence[Sparse], agreement: Agreement = None) -> NDArray[np.float64]:
-    """All singular values of that product, the largest first, (size,); it takes a dense matrix."""
-    return np.asarray(np.linalg.svd(_through(matrices, np.eye(matrices[0].shape[0]), agreement), compute_uv=False))
 
 
 def agreed(x: Vector, agreement: Agreement) -> Any:

@@ -19,12 +19,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array, eye_array
 
 from dpeer.exceptions import TopologyError
 from dpeer.topology.declared import stationary
-from dpeer.topology.eigen import Agreement, Sparse, agreed, norm_of_product, singular_values, smallest
+from dpeer.topology.eigen import Agreement, Sparse, agreed, norm_of_product, smallest
 from dpeer.topology.topologies import Topology
 
 _ROUNDING = 1e-12
@@ -113,25 +112,6 @@ def spectral_gap(topology: Topology) -> float:
     if topology.changing or first.circulant:
         return 1.0 - _left(topology, topology.period)
     return _symmetric_gap(first.balanced, topology.agreement)
-
-
-def disagreement(topology: Topology, rounds: int) -> NDArray[np.float64]:
-    """The worst disagreement left after 0, 1, ..., `rounds` rounds of gossip without training, (rounds + 1,)."""
-    if topology.changing:
-        return np.array([1.0] + [_left(topology, number) for number in range(1, rounds + 1)])
-    return max(0.0, 1.0 - spectral_gap(topology)) ** np.arange(rounds + 1, dtype=np.float64)
-
-
-def spectrum(topology: Topology) -> NDArray[np.float64]:
-    """The share of each independent disagreement that one round, or a period, leaves, (size,).
-
-    The singular values of W - J (of a period's product), the largest being lambda, after the 1 of the agreement.
-    Where W is symmetric or circulant they are the absolute values of its eigenvalues. They take a dense matrix.
-    """
-    values = singular_values(
-        [topology.mixing_at(number).balanced for number in range(topology.period)], topology.agreement
-    )
-    return np.concatenate([[1.0], values[:-1]])
 
 
 def rounds_to_agree(gap: float, left: float = _SHRINK) -> int:

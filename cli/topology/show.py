@@ -30,7 +30,7 @@ EDGES_LIMIT = 100
 LIMIT = 2000
 """The largest size whose edges and weights are given at all."""
 
-DRAWN_LIMIT = 1000
+DRAWN_LIMIT = 200
 """The largest size that is drawn: beyond, dots merge."""
 
 
@@ -40,7 +40,7 @@ DRAWN_LIMIT = 1000
 @graph_options
 @click.option(
     "--plot", "picture", type=click.Path(path_type=Path), metavar="FILE",
-    help="Draw the graph, its spectrum and how fast it agrees in a .png or .svg, in place of printing it.",
+    help="Draw the graph in a .png or .svg, in place of printing it.",
 )  # fmt: skip
 @json_option
 def show(name: str | None, size: int | None, picture: Path | None, as_json: bool, **options: Any) -> None:
@@ -96,7 +96,7 @@ def _draw(shown: Topology, path: Path) -> None:
         path.write_bytes(image)
     except OSError as error:
         raise OutputError(f"--plot {str(path)!r} cannot be written: {error.strerror}") from error
-    click.echo(f"{path}: {shown.label} of {shown.size} peers, its spectrum and its rounds of gossip")
+    click.echo(f"{path}: {shown.label} of {shown.size} peers")
 
 
 def _together(shown: Topology) -> NDArray[np.float64]:

@@ -28,31 +28,28 @@ def texts(path: Path) -> list[str]:
 def test_a_png_is_written_and_said(dpeer: Command) -> None:
     ended = dpeer("topology", "show", "--topology", "ring", "--plot", "ring.png")
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out == "ring.png: ring of 8 peers, its spectrum and its rounds of gossip\n"
+    assert ended.out == "ring.png: ring of 8 peers\n"
     with Image.open("ring.png") as image:
         image.load()
         assert image.format == "PNG"
-        assert 500 <= image.height <= image.width <= 4000
+        assert 500 <= image.width <= image.height <= 4000
         assert len(image.convert("RGB").getcolors(1 << 20) or []) > 100
 
 
 @pytest.mark.slow
-def test_an_svg_has_names_labels_and_gaps_as_text(dpeer: Command) -> None:
+def test_an_svg_has_names_and_labels_as_text(dpeer: Command) -> None:
     brief = ("--topology", "one-peer-exponential", "--size", 8)
     assert dpeer("topology", "show", *brief, "--plot", "a.SVG").code == 0
-    assert {
-        "one-peer-exponential", "singular value, from the largest", "rounds of gossip", "1e-3",
-        "8 peers, uniform weights", "a new graph every round", "round 2", "exactly the average from here on",
-        "one-peer-exponential: gap 1.0000 of 3 rounds, 1 message a round, 1e-3 after 3 rounds",
-    } <= set(texts(Path("a.SVG")))  # fmt: skip
+    named = {"one-peer-exponential", "8 peers, uniform weights", "a new graph every round", "round 2", "7"}
+    assert named <= set(texts(Path("a.SVG")))
 
 
 @pytest.mark.slow
-def test_many_peers_have_no_numbers_and_not_all_of_very_many_edges() -> None:
-    drawn = picture(build("full", 300), "svg")
-    assert b"44,850 edges, 20,000 of them drawn at random" in drawn
+def test_many_peers_have_no_numbers_and_very_many_edges_are_no_lines_of_their_own() -> None:
+    drawn = picture(build("full", 200), "svg")
+    assert b"19,900 edges" in drawn
     assert b">99<" not in drawn
-    assert len(drawn) < 2_500_000
+    assert len(drawn) < 1_000_000
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology import Participation, Topology, analyse, build, disagreement, spectral_gap, spectrum
+from dpeer.topology import Participation, Topology, analyse, build, spectral_gap
 from dpeer.topology.declared import spelled, stationary
 
 Dense = NDArray[np.float64]
@@ -76,21 +76,20 @@ def test_the_gap_is_that_of_the_reversible_matrix(name: str) -> None:
     graph = declared(name)
     values = np.sort(np.abs(np.linalg.eigvals(graph.weights)))[::-1]
     assert spectral_gap(graph) == pytest.approx(1.0 - values[1], abs=1e-12)
-    np.testing.assert_allclose(np.sort(spectrum(graph))[::-1], values, atol=1e-12)
-    assert disagreement(graph, 3)[3] == pytest.approx(values[1] ** 3, abs=1e-12)
+    rounds = analyse(graph).rounds
+    assert values[1] ** rounds <= 1e-3 < values[1] ** (rounds - 1)
 
 
 @pytest.mark.parametrize("name", CHANGING)
 def test_the_gap_of_a_period_is_in_the_norm_of_p(name: str) -> None:
     graph = declared(name)
-    product, root = np.eye(8), np.sqrt(P)
-    for number in range(graph.period):
-        product = graph.weights_at(number) @ product
-    left = root[:, None] * (product - np.tile(P, (8, 1))) / root
-    assert spectral_gap(graph) == pytest.approx(1.0 - np.linalg.norm(left, 2), abs=1e-12)
+    product, root, left = np.eye(8), np.sqrt(P), [1.0]
     found = analyse(graph)
-    shares = disagreement(graph, found.rounds)
-    assert shares[found.rounds] <= 1e-3 < shares[found.rounds - 1]
+    for number in range(max(graph.period, found.rounds)):
+        product = graph.weights_at(number) @ product
+        left.append(np.linalg.norm(root[:, None] * (product - np.tile(P, (8, 1))) / root, 2))
+    assert spectral_gap(graph) == pytest.approx(1.0 - left[graph.period], abs=1e-12)
+    assert left[found.rounds] <= 1e-3 < left[found.rounds - 1]
 
 
 @pytest.mark.parametrize("name", ["ring", "grid", "star", "fresh"])
