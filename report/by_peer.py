@@ -11,7 +11,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from dpeer.report.facets import LINES, Report
+from dpeer.report.shown import Report
 from dpeer.report.style import COLORS, GREY, Panel, legend, name_rows, new_figure
 from dpeer.results.effect import LOCAL_ONLY, Effect, Verdict, headline, verdict_word
 from dpeer.results.effect_statistics import members_text
@@ -138,13 +138,13 @@ def _in_words(peer: _Peer) -> str:
 
 def _together(report: Report, title: str, found: list[tuple[Group, list[_Peer]]]) -> Panel:
     """A row for each group with a dot for each peer, the best mean at the top."""
-    measure, groups = report.measure, report.groups
+    measure = report.measure
     shown = sorted(found, key=lambda row: _mean(row[1]), reverse=measure.most_is_best)[:_ROWS]
     figure = new_figure(1.5 + max(0.38 * len(shown), 0.9))
     axes = figure.subplots()
     generator = np.random.default_rng(0)
     for row, (group, peers) in enumerate(shown):
-        color = COLORS[(group.number - 1) % len(COLORS)] if len(groups) <= LINES else COLORS[0]
+        color = COLORS[report.styles[group.number]] if group.number in report.styles else GREY
         lifted = row + generator.uniform(-0.22, 0.22, len(peers))
         pale = max(0.25, min(0.75, 18 / len(peers)))
         values = [peer.kept for peer in peers]

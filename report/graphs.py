@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from dpeer.exceptions import DpeerError
-from dpeer.report.facets import Report
+from dpeer.report.shown import Report
 from dpeer.report.style import GREY, Panel, new_figure, wrap
 from dpeer.results.groups import Group, Measure
 from dpeer.sections import names
@@ -118,10 +118,9 @@ _COLORMAP = "cividis"
 
 
 def tiles(report: Report) -> Panel:
-    """A tile for each group; of many groups a tile for each graph, with the best group on it."""
-    title, groups, measure = "Graph", report.groups, report.measure
-    chosen = groups if len(groups) <= _TILES else _best_on_each(groups, measure)
-    shown = [(group, graph) for group in chosen if (graph := _graph(group)) is not None][:_TILES]
+    """A tile for each group; of many groups for the first ones that pictures of lines show."""
+    title, measure = "Graph", report.measure
+    shown = [(group, graph) for group in report.best if (graph := _graph(group)) is not None][:_TILES]
     if not shown:
         return Panel(title, f"No graph to draw: the settings do not say, or it has over {SIZE_LIMIT} peers.")
     columns = min(len(shown), 2)
@@ -153,7 +152,8 @@ def tiles(report: Report) -> Panel:
             if any(len(f) < graph.size for f, (_, graph) in zip(values, shown, strict=True))
             else ""
         )
-        + (f"Of {len(groups)} groups the best on each graph, {_TILES} graphs at most. " if len(groups) > _TILES else "")
+        + (f"The first {_TILES}. " if len(report.best) > _TILES else "")
+        + report.remark
     )
     alt = "Drawings of graphs. " + " ".join(f"{g.label}: {graph.label} of {graph.size} peers." for g, graph in shown)
     return Panel(title, caption, alt, figure)
@@ -186,12 +186,3 @@ def _graph(group: Group) -> Topology | None:
 def _by_rank(group: Group, measure: Measure) -> dict[int, float]:
     found = [run.finals(measure.key) for run in group.runs]
     return {rank: fmean(each[rank] for each in found if rank in each) for rank in sorted(set().union(*found))}
-
-
-def _best_on_each(groups: tuple[Group, ...], measure: Measure) -> tuple[Group, ...]:
-    best: dict[str, Group] = {}
-    for group in groups:
-        key = repr([group.runs[0].settings.get(key) for key in names(GraphSettings)])
-        if key not in best or measure.standing(group) > measure.standing(best[key]):
-            best[key] = group
-    return tuple(best.values())

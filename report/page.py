@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 from dpeer.federation.settings import aside
 from dpeer.report import by_peer, by_round, graphs, round_costs
-from dpeer.report.facets import LINES, Report
 from dpeer.report.out_folder import write
+from dpeer.report.shown import Report
 from dpeer.report.style import COLORS, DPI, Panel, looks
 from dpeer.report.templates import REPORT, render
 from dpeer.results import units
@@ -46,7 +46,7 @@ def write_report(runs: Sequence[RunFolder], out: Path, labels: Sequence[str], ti
         OutputError: It cannot be written.
     """
     grouped = group_runs(runs, labels, aside())
-    report = Report.of(grouped, choose(grouped.groups))
+    report = Report(grouped, choose(grouped.groups))
     panels = make_panels(report)
     with looks():
         pictures = {name: _png(panel.figure) for name, panel in panels.items() if panel.figure is not None}
@@ -158,17 +158,17 @@ def _results(report: Report) -> Panel:
         caption,
         columns=[("no.", ""), ("run", "name"), *((name, "") for name in columns)],
         rows=[
-            [group.number, _swatch(group, groups) + group.label, *(text(group) for text in columns.values())]
+            [group.number, _swatch(group, report) + group.label, *(text(group) for text in columns.values())]
             for group in groups
         ],
     )
 
 
-def _swatch(group: Group, groups: Sequence[Group]) -> Markup:
+def _swatch(group: Group, report: Report) -> Markup:
     """A dot of the group's color, if its pictures have one."""
-    if len(groups) > LINES:
+    if (style := report.styles.get(group.number)) is None:
         return Markup("")
-    return Markup('<span class="swatch" style="background:{}"></span>').format(COLORS[group.number - 1])
+    return Markup('<span class="swatch" style="background:{}"></span>').format(COLORS[style])
 
 
 def _gaps(group: Group) -> list[float]:

@@ -7,7 +7,7 @@ from statistics import fmean
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from dpeer.report.facets import Report
+from dpeer.report.shown import Report
 from dpeer.report.style import GREY, Panel, legend, name_rows, new_figure, tidy
 from dpeer.results.groups import Group, sent_in_a_round
 from dpeer.results.records import RoundRecord

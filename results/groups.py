@@ -14,7 +14,6 @@ from dpeer.results.records import Figure
 from dpeer.results.run_folders import RunFolder
 
 _FIRST = ("algorithm", "topology", "partition", "task", "size", "participation", "rounds", "body_lr", "head_lr")
-_ALWAYS = ("algorithm", "topology")
 _LONG = 60
 
 Differing = tuple[str, ...]
@@ -66,13 +65,11 @@ class Grouped:
     Attributes:
         groups: The groups, in the order in which their folders were named.
         differing: The settings in which the groups differ, the most telling first.
-        naming: The differing settings that are enough to distinguish the groups.
         common: The settings that all groups have in common, as text.
     """
 
     groups: tuple[Group, ...]
     differing: Differing
-    naming: Differing
     common: Mapping[str, str]
 
 
@@ -98,29 +95,12 @@ def group_runs(runs: Sequence[RunFolder], labels: Sequence[str] = (), aside: Col
     differing = tuple(sorted(varied, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST)))
     common = {name: texts[0][name] for name in names if name not in varied}
     values = [{name: each[name] for name in differing} for each in texts]
-    naming = _enough(values, differing)
-    labelled = _labels(together, [{name: each[name] for name in naming} for each in values], labels)
+    labelled = _labels(together, values, labels)
     groups = tuple(
         Group(number, label, value, tuple(group))
         for number, (label, value, group) in enumerate(zip(labelled, values, together, strict=True), 1)
     )
-    return Grouped(groups, differing, naming, common)
-
-
-def _enough(values: list[dict[str, str]], differing: Differing) -> Differing:
-    """Settings, from the first on, that set more groups apart than those before them do."""
-    kept: list[str] = []
-    apart = 1
-    for key in differing:
-        distinct = len({tuple(each[one] for one in (*kept, key)) for each in values})
-        if distinct > apart:
-            kept.append(key)
-            apart = distinct
-    for key in [key for key in reversed(kept) if key not in _ALWAYS]:
-        fewer = [one for one in kept if one != key]
-        if len({tuple(each[one] for one in fewer) for each in values}) == apart:
-            kept = fewer  # the settings after it distinguish as much
-    return tuple(kept)
+    return Grouped(groups, differing, common)
 
 
 def short(values: Mapping[str, str]) -> str:
@@ -170,28 +150,16 @@ def _labels(together: list[list[RunFolder]], values: list[dict[str, str]], label
     """The groups' names: the label, the settings that differ, and the folder where two would be the same."""
     first = [group[0] for group in together]
     given = [labels[run.source] if run.source < len(labels) else "" for run in first]
-    # A label that only one group has is enough of a name.
-    parts = [
-        [text for text in (label, "" if label and given.count(label) == 1 else short(value)) if text]
-        for label, value in zip(given, values, strict=True)
-    ]
-    names = [
-        ": ".join(part) or str(run.settings.get("algorithm") or _place(run))
-        for part, run in zip(parts, first, strict=True)
-    ]
-    twice = [names.count(name) > 1 for name in names]
-    names = [
-        f"{name} in {_place(run)}" if again else name for name, run, again in zip(names, first, twice, strict=True)
-    ]
-    return [_cut(name, number) for number, name in enumerate(names, 1)]
-
-
-def _place(run: RunFolder) -> str:
-    return str(run.folder) if run.folder.name in ("", ".", "..") else run.folder.name
-
-
-def _cut(name: str, number: int) -> str:
-    return name if len(name) <= _LONG else f"{name[: _LONG - 8]}… (no. {number})"
+    names = []
+    for run, value, label in zip(first, values, given, strict=True):
+        settings = "" if label and given.count(label) == 1 else short(value)
+        named = ": ".join(filter(None, (label, settings)))
+        names.append(named or str(run.settings.get("algorithm") or run.folder))
+    labelled = []
+    for number, (name, run) in enumerate(zip(names, first, strict=True), 1):
+        whole = f"{name} in {run.folder}" if names.count(name) > 1 else name
+        labelled.append(whole if len(whole) <= _LONG else f"{whole[: _LONG - 8]}… (no. {number})")
+    return labelled
 
 
 DISTANCE = "consensus distance"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dpeer.report.facets import Report
+from dpeer.report.shown import Report
 from dpeer.results.groups import ACCURACY, group_runs
 from dpeer.results.run_folders import find_runs
 
@@ -87,7 +87,7 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture
 def report_of() -> Callable[..., Report]:
     """What panels draw from, of the runs in folders."""
-    return lambda *folders: Report.of(group_runs(find_runs(folders)), ACCURACY)
+    return lambda *folders: Report(group_runs(find_runs(folders)), ACCURACY)
 
 
 class Page:

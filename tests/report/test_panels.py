@@ -7,8 +7,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from dpeer.report.by_peer import headlines, results_of_peers
-from dpeer.report.facets import Report
 from dpeer.report.round_costs import parts_of, time_and_bytes
+from dpeer.report.shown import Report
 from dpeer.report.style import log_ticks
 from dpeer.results.effect import as_entry
 from dpeer.results.groups import LOSS
@@ -40,7 +40,7 @@ def test_every_peer_is_shown_federated_beside_local_only_with_a_headline(make_ru
 def test_of_a_loss_the_interval_of_a_gain_lies_below_the_baseline(make_run: Any, report_of: Of) -> None:
     worth = {**entry(0.3, "improved", joined=0.4, alone=0.7), "measure": "test_loss"}
     report = report_of(make_run("run", (None, None), more={"worth": [worth, None]}))
-    panel = results_of_peers(Report.of(report.grouped, LOSS))
+    panel = results_of_peers(Report(report.grouped, LOSS))
     (axes,) = panel.figure.axes
     assert [line.get_xdata().tolist() for line in axes.lines if len(line.get_xdata()) == 2] == [
         pytest.approx([0.5, 0.3])
