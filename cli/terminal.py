@@ -5,17 +5,18 @@ from __future__ import annotations
 import io
 import select
 import sys
+import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from functools import partial
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, TextIO
 
 from rich.console import Console
 from rich.text import Text
 
-from dpeer.cli.async_writer import AsyncWriter
 from dpeer.peer.core.wire import printable
 from dpeer.peer.logs import Entry
 
@@ -23,12 +24,13 @@ PATIENCE = 5.0
 """Seconds that a command waits at its end for a reader of what it has printed."""
 
 _MOST = 1000
+"""Lines on offer are dropped while so many wait."""
 
 _STYLES = {"DEBUG": "dim", "WARNING": "yellow", "ERROR": "bold red"}
 
 
 class Terminal(AbstractContextManager["Terminal"]):
-    """Prints lines on a thread of its own, in order; of unread lines on offer a thousand are kept.
+    """Prints lines on a thread of its own, in order, until its block ends; the thread keeps no process from ending.
 
     Args:
         console: Where to; stderr if None.
@@ -40,22 +42,24 @@ class Terminal(AbstractContextManager["Terminal"]):
 
     def __init__(self, console: Console | None = None, patience: float = PATIENCE) -> None:
         self.console = console or Console(file=_unlocked(sys.stderr))
-        self._writer = AsyncWriter("terminal", self, _MOST)
         self._patience = patience
         self._streams = sys.stdout, sys.stderr
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        threading.Thread(target=self._work, name="terminal", daemon=True).start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._check(self._writer.close(self._patience))
+        self.flush()
+        self._jobs.put(None)
 
     def say(self, text: str) -> None:
         """Print one of the few lines that must not be lost; control characters of the text are replaced."""
-        self._writer.run(partial(self.write, Text(one_line(text))))
+        self.run(partial(self._print, Text(one_line(text))))
 
     def offer(self, text: str) -> None:
         """Print one of many lines, unless too many wait already to be read."""
-        self._writer.put(Text(one_line(text)))
+        self._offer(Text(one_line(text)))
 
     def log(self, entry: Entry) -> bool:
         """Print what a peer has logged: a `Sink`."""
@@ -63,29 +67,34 @@ class Terminal(AbstractContextManager["Terminal"]):
         line = Text(f"{datetime.fromtimestamp(entry['time']):%H:%M:%S} rank {entry['rank']} ")
         line.append(level, _STYLES.get(level))
         line.append(f": {one_line(entry['message'])}")
-        return self._writer.put(line)
+        return self._offer(line)
 
     def run(self, job: Callable[[], None]) -> None:
         """Begin or end a drawing, after the lines so far."""
-        self._writer.run(job)
+        self._jobs.put(job)
 
     def flush(self) -> bool:
         """Wait until all is printed, at most `patience` seconds; return whether it is."""
-        return self._check(self._writer.flush(self._patience))
-
-    def _check(self, printed: bool) -> bool:
-        if not printed:  # a drawing that has put itself in their place will not end by itself
+        printed = threading.Event()
+        self._jobs.put(printed.set)
+        if not printed.wait(self._patience):  # a drawing that has put itself in their place will not end by itself
             sys.stdout, sys.stderr = self._streams
-        return printed
+        return printed.is_set()
 
-    def write(self, line: Text) -> None:
-        """Print a line now, on the writer's thread."""
+    def _offer(self, line: Text) -> bool:
+        """Print a line unless too many wait; returns whether it will be."""
+        if self._jobs.qsize() >= _MOST:
+            return False
+        self._jobs.put(partial(self._print, line))
+        return True
+
+    def _print(self, line: Text) -> None:
         self.console.print(line, soft_wrap=True)
 
-    def skipped(self, lines: int) -> None:
-        """Print, on the writer's thread, how many lines are missing here."""
-        named = "1 line was" if lines == 1 else f"{lines} lines were"
-        self.write(Text(f"({named} not printed here, because stderr was not read; the run's files have all lines)"))
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            with suppress(Exception):  # a line that cannot be written must not keep the next from trying
+                job()
 
 
 def say(*lines: str) -> None:

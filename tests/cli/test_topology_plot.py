@@ -46,10 +46,10 @@ def test_an_svg_has_names_and_labels_as_text(dpeer: Command) -> None:
 
 @pytest.mark.slow
 def test_many_peers_have_no_numbers_and_very_many_edges_are_no_lines_of_their_own() -> None:
-    drawn = picture(build("full", 200), "svg")
-    assert b"19,900 edges" in drawn
+    drawn = picture(build("full", 100), "svg")
+    assert b"4,950 edges" in drawn
     assert b">99<" not in drawn
-    assert len(drawn) < 1_000_000
+    assert len(drawn) < 500_000
 
 
 @pytest.mark.slow
