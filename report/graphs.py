@@ -50,23 +50,23 @@ def draw_tile(axes: Axes, graph: Topology, colors: Sequence[Any] = ()) -> None:
     axes.axis("off")
     axes.set_aspect("equal")
     axes.margins(0.15)
-    points, few = place(graph), graph.size <= _NUMBERED
+    points: Any = place(graph)
+    few = graph.size <= _NUMBERED
     shown = min(graph.period, _ROUNDS) if graph.changing else 1
     rounds = [to_hex(one) for one in colormaps["viridis"](np.linspace(0.0, 0.9, shown))] if graph.changing else [GREY]
     size = 330 if few else max(8, 3000 // graph.size)
     for number, color in enumerate(rounds):
         edges = graph.edges_at(number) if graph.changing else graph.edges
+        drawn: nx.DiGraph[int] = nx.DiGraph([(one, other) for one, other in edges])
         look: dict[str, Any] = {
             # The more lines, the thinner and paler; thinner from round to round, too, so that none hides another.
             "edge_color": color, "alpha": max(0.03, 0.9 / (1.0 + len(edges) / 400)),
             "width": (1.6 - 0.8 * number / shown) * max(0.3, 1.2 / max(1.0, len(edges) / 40) ** 0.35),
         }  # fmt: skip
         if graph.directed and few:  # bent, so that the way back is seen beside it
-            nx.draw_networkx_edges(
-                nx.DiGraph(edges), points, ax=axes, node_size=size, connectionstyle="arc3,rad=0.15", **look
-            )
+            nx.draw_networkx_edges(drawn, points, ax=axes, node_size=size, connectionstyle="arc3,rad=0.15", **look)
         else:
-            lines = nx.draw_networkx_edges(nx.DiGraph(edges), points, ax=axes, arrows=False, **look)
+            lines = nx.draw_networkx_edges(drawn, points, ax=axes, arrows=False, **look)
             lines.set_rasterized(len(edges) > _VECTORS)
     peers: nx.Graph[int] = nx.empty_graph(graph.size)
     nx.draw_networkx_nodes(peers, points, ax=axes, node_size=size, node_color=list(colors) or "white",
