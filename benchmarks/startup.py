@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import multiprocessing
+import socket
 import subprocess
 import sys
 import tempfile
@@ -56,24 +58,24 @@ async def started(peers: int, parameters: int, context: Any) -> tuple[list[float
         for rank in range(peers):
             (settings.out / f"rank-{rank}").mkdir()
         federation = launcher.Launcher(settings, View(), resume=False)
-        seconds, members = [], []
+        seconds, members, places = [], [], {rank: f"ipc://{folder}/{rank}" for rank in range(peers)}
         try:
             for rank in range(peers):
                 began = time.perf_counter()
-                members.append(await federation._start(context, rank, f"ipc://{folder}/{rank}"))
-                while (message := await members[-1].channel.receive()) is None or message["kind"] != "listening":
-                    if message is None or message["kind"] == "error":
+                members.append(await federation._start(context, rank, places))
+                while (message := json.loads(await members[-1].lines.readline()))["kind"] != "listening":
+                    if message["kind"] == "error":
                         raise RuntimeError(f"rank {rank} does not listen: {message}")
                 seconds.append(time.perf_counter() - began)
             await asyncio.sleep(0.2)
             memory = [unshared_mb(pid) for member in members if (pid := member.process.pid) is not None]
         finally:
             for member in members:
-                member.channel.send({"kind": "stop"})
+                member.end.shutdown(socket.SHUT_WR)
             for member in members:
                 await asyncio.to_thread(member.process.join, 20)
                 member.process.kill()
-                member.channel.close()
+                member.writer.close()
         return seconds, memory
 
 

@@ -1,8 +1,14 @@
-"""A child process of `dpeer cluster`: one peer, as of `dpeer start`, with addresses from the launcher."""
+"""A child process of `dpeer cluster`: one peer, as of `dpeer start`, with addresses from the launcher.
+
+It tells the launcher what happens, a JSON object a line. From there it reads one line, once all peers listen, and the
+end of the file, by which it is asked to stop, or the launcher is gone.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import signal
 import socket
@@ -12,13 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpeer.exceptions import ConfigurationError, DpeerError
-from dpeer.federation.child_messages import Channel
 from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import STOP_SIGNALS, answering
 from dpeer.results.files import rank_folder
 
 if TYPE_CHECKING:
-    from dpeer.federation.serving import Stopper
     from dpeer.peer.transports import Keyring
 
 
@@ -47,7 +51,7 @@ def main(
     environment: Mapping[str, str],
     home: str,
     keyring: Keyring | None,
-    listen: str,
+    places: Mapping[int, str],
 ) -> None:
     """Run one rank; exits with the code that `dpeer start` would.
 
@@ -59,7 +63,7 @@ def main(
         environment: The launcher's environment variables, as they are now.
         home: The launcher's current folder.
         keyring: As that of `serve`.
-        listen: As that of `serve`.
+        places: The addresses of all peers by rank, this one's included.
     """
     global _is_peer
     _is_peer = True
@@ -74,7 +78,7 @@ def main(
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     settings = Settings.model_validate(values)
     _redirect_output(rank_folder(settings.out, rank) / "output.txt")
-    raise SystemExit(asyncio.run(_run(settings, rank, resume, end, keyring, listen)))
+    raise SystemExit(asyncio.run(_run(settings, rank, resume, end, keyring, places)))
 
 
 async def _run(
@@ -83,50 +87,56 @@ async def _run(
     resume: bool,
     end: socket.socket,
     keyring: Keyring | None,
-    listen: str,
+    places: Mapping[int, str],
 ) -> int:
     from dpeer.federation.serving import Stopper, serve  # torch; the launcher, which imports this module, does without
 
-    channel = Channel(end)
-    stopper = Stopper(128 + signal.SIGTERM)
-    met: asyncio.Future[Mapping[int, str]] = asyncio.get_running_loop().create_future()
-    listening = asyncio.create_task(_listen(channel, met, stopper))
+    launcher, writer = await asyncio.open_unix_connection(sock=end)
+    stopper, told = Stopper(128 + signal.SIGTERM), asyncio.Event()
 
-    async def meet(bound: str | None) -> Mapping[int, str]:
-        channel.send({"kind": "listening", "address": bound})
-        return await met
+    def tell(message: Mapping[str, Any]) -> None:
+        if not writer.is_closing():  # the launcher is gone
+            writer.write(json.dumps(message).encode() + b"\n")
 
+    async def hear() -> None:
+        with contextlib.suppress(OSError):  # the launcher was killed
+            await launcher.readline()
+            told.set()
+            await launcher.read()
+        told.set()
+        stopper.stop()
+
+    async def meet(bound: str | None) -> Mapping[int, str] | None:
+        tell({"kind": "listening"})
+        await told.wait()
+        return None if stopper.requested.is_set() else places
+
+    hearing = asyncio.create_task(hear())
     try:
         outcome = await serve(
             settings,
             rank,
-            listen=listen,
+            listen=places[rank],
             meet=meet,
             stopper=stopper,
             resume=resume,
             keyring=keyring,
-            report=channel.send,
+            report=tell,
         )
-        channel.send({"kind": "end", "status": outcome.status if outcome else "stopped"})
+        tell({"kind": "end", "status": outcome.status if outcome else "stopped"})
     except DpeerError as error:
-        channel.send({"kind": "error", "message": str(error), "traceback": traceback.format_exc()})
+        tell({"kind": "error", "message": str(error), "traceback": traceback.format_exc()})
         return error.exit_code
     except Exception as error:
         message = f"{type(error).__name__}: {error}; see log.jsonl"
-        channel.send({"kind": "error", "message": message, "traceback": traceback.format_exc()})
+        tell({"kind": "error", "message": message, "traceback": traceback.format_exc()})
         return 1
     finally:
-        await channel.sent()  # the launcher may have been stopped: it hears of the end when it goes on
-        listening.cancel()
-        channel.close()
+        hearing.cancel()
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()  # the launcher may have been stopped: it hears of the end when it goes on
     return 0
-
-
-async def _listen(channel: Channel, met: asyncio.Future[Mapping[int, str]], stopper: Stopper) -> None:
-    while (message := await channel.receive()) is not None and message["kind"] != "stop":
-        if not met.done():
-            met.set_result({int(rank): address for rank, address in message["addresses"].items()})
-    stopper.stop()  # asked to, or the launcher is gone
 
 
 def _redirect_output(path: Path) -> None:

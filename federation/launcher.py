@@ -1,8 +1,10 @@
-"""The parent of `dpeer cluster`'s processes: starts them, exchanges their addresses, relays their reports."""
+"""The parent of `dpeer cluster`'s processes: starts them, lets them begin, relays their reports."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import signal
 import socket
@@ -12,7 +14,6 @@ from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 
 from dpeer.federation import cluster_child, forking
-from dpeer.federation.child_messages import Channel
 from dpeer.federation.folders import current_folder
 from dpeer.federation.keys import keyrings
 from dpeer.federation.settings import Settings
@@ -24,6 +25,9 @@ from dpeer.training.models import LIBRARIES, MODELS
 PRIVATE = ("dp_accounting.pld", "torch.fx.experimental.symbolic_shapes")
 """What each peer with privacy at sample level imports besides, which takes it half a second."""
 
+_LONGEST = 2**30
+"""The most bytes of a line that a peer writes: its last error's traceback, say."""
+
 
 @dataclass
 class Member:
@@ -31,8 +35,12 @@ class Member:
 
     rank: int
     process: BaseProcess
-    channel: Channel
-    address: asyncio.Future[str | None]
+    end: socket.socket
+    """Of the pair whose other end it has: it reads what is written here."""
+    lines: asyncio.StreamReader
+    """What it writes."""
+    writer: asyncio.StreamWriter
+    """Closes the socket."""
     status: str = "starting"
     notes: list[str] = field(default_factory=list)
     error: str | None = None
@@ -70,6 +78,7 @@ class Launcher:
         self._keyrings = keyrings(settings.size) if encrypt else [None] * settings.size
         self._members: list[Member] = []
         self._stopping = False
+        self._listening: set[int] = set()
         self._connected: set[int] = set()
 
     async def run(self) -> list[Member]:
@@ -86,19 +95,15 @@ class Launcher:
         context = forking.context(libraries)
         where = forking.socket_folder()
         with tempfile.TemporaryDirectory(prefix="dpeer-", dir=where, ignore_cleanup_errors=True) as folder:
+            places = {rank: f"ipc://{folder}/{rank}" for rank in range(self._settings.size)}
             try:
-                for rank in range(self._settings.size):
+                for rank in places:
                     if self._stopping:
                         break
-                    self._members.append(await self._start(context, rank, f"ipc://{folder}/{rank}"))
+                    self._members.append(await self._start(context, rank, places))
                 if self._stopping:
                     self._ask_all()  # those that were being started when it was asked for
-                introduction = asyncio.create_task(self._introduce())
                 await asyncio.gather(*map(self.relay, self._members))
-                introduction.cancel()
-                (failure,) = await asyncio.gather(introduction, return_exceptions=True)
-                if isinstance(failure, Exception):
-                    raise failure
                 return self._members
             finally:
                 self.kill()
@@ -121,36 +126,32 @@ class Launcher:
         """Whether every peer has met its neighbors, so that rounds have begun."""
         return self._connected >= {*range(self._settings.size)}
 
-    async def _start(self, context: ForkServerContext | SpawnContext, rank: int, listen: str) -> Member:
+    async def _start(self, context: ForkServerContext | SpawnContext, rank: int, places: dict[int, str]) -> Member:
         own = self._settings.of_rank(rank)
         own = own.model_copy(update={"threads": own.threads or 1, "out": self._settings.out, "rank": {}})
         ours, theirs = socket.socketpair()
         # The fork server's environment and folder are those of the first run of this process.
         arguments = (
             own.model_dump(exclude_unset=True), rank, self._resume, theirs, dict(os.environ),
-            str(current_folder()), self._keyrings[rank], listen,
+            str(current_folder()), self._keyrings[rank], places,
         )  # fmt: skip
         process = context.Process(target=cluster_child.main, args=arguments, name=f"dpeer-rank-{rank}")
         # The first start waits for the fork server to import torch: not on the event loop, which hears Ctrl-C.
         await asyncio.to_thread(forking.start, process)
         theirs.close()
-        loop = asyncio.get_running_loop()
-        return Member(rank, process, Channel(ours), loop.create_future())
-
-    async def _introduce(self) -> None:
-        """Tell all peers the addresses of all, once all of them listen."""
-        addresses = await asyncio.gather(*(member.address for member in self._members))
-        known = {str(rank): found for rank, found in enumerate(addresses) if found}
-        for member in self._members:
-            member.channel.send({"kind": "addresses", "addresses": known})
+        lines, writer = await asyncio.open_unix_connection(sock=ours, limit=_LONGEST)
+        return Member(rank, process, ours, lines, writer)
 
     async def relay(self, member: Member) -> None:
-        """Show what a peer reports, until its channel ends."""
-        while (message := await member.channel.receive()) is not None:
+        """Show what a peer reports, until it ends."""
+        while line := await _next_line(member.lines):
+            message = json.loads(line)
             match message["kind"]:
                 case "listening":
                     member.status = "running"
-                    member.address.set_result(message["address"])
+                    self._listening.add(member.rank)
+                    if self._listening == {*range(self._settings.size)}:
+                        self._begin_all()
                 case "notes":
                     member.notes = message["notes"]
                 case "connected":
@@ -166,7 +167,7 @@ class Launcher:
                 case _:
                     self._view.take(member.rank, message)
         await asyncio.to_thread(member.process.join)
-        member.channel.close()
+        member.writer.close()
         self._conclude(member)
 
     def _conclude(self, member: Member) -> None:
@@ -183,6 +184,21 @@ class Launcher:
                 self.stop()
         self._view.status(member.rank, member.status)
 
+    def _begin_all(self) -> None:
+        for member in self._members:
+            with contextlib.suppress(OSError):  # it has ended; what it wrote is still read
+                member.end.send(b"\n")
+
     def _ask_all(self) -> None:
         for member in self._members:
-            member.channel.send({"kind": "stop"})
+            with contextlib.suppress(OSError):
+                member.end.shutdown(socket.SHUT_WR)
+
+
+async def _next_line(lines: asyncio.StreamReader) -> bytes:
+    """The next whole line; empty at the end, which a killed peer may have cut."""
+    try:
+        line = await lines.readline()
+    except ConnectionError:
+        return b""
+    return line if line.endswith(b"\n") else b""

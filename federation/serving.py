@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 END_WITHIN = 60.0
 """Seconds within which one request to stop ends a peer's process, also where its disk hangs."""
 
-Meet = Callable[[str | None], Awaitable[Mapping[int, str]]]
-"""Called with the address at which this peer listens; returns the addresses of all peers, by rank."""
+Meet = Callable[[str | None], Awaitable[Mapping[int, str] | None]]
+"""Called with the address at which this peer listens; returns the addresses of all peers by rank, or None to stop."""
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,7 @@ async def _serve(
     bound = await peer.listen()
     if bound is not None:
         log.info("listening", message=f"listening at {bound}", address=bound)
-    addresses = await _unless_stopped(meet(bound), stopper)
+    addresses = await meet(bound)
     if addresses is None:
         await transport.close(0)
         return None
@@ -323,14 +323,3 @@ async def _served(
     finally:
         filling.cancel()
         server.close()
-
-
-async def _unless_stopped(meeting: Awaitable[Mapping[int, str]], stopper: Stopper) -> Mapping[int, str] | None:
-    met = asyncio.ensure_future(meeting)
-    stopped = asyncio.create_task(stopper.requested.wait())
-    try:
-        await asyncio.wait({met, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        return met.result() if met.done() else None
-    finally:
-        met.cancel()
-        stopped.cancel()
