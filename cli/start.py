@@ -77,7 +77,7 @@ def start(
     everyone, _ = starting.everyone, starting.to_dial
     own = starting.own
     trackers.check(own.log_to or ())
-    folders.check(own.out, [number], size=settings.size, resume=resume, overwrite=overwrite)
+    folders.check(own.out, [number], resume=resume, overwrite=overwrite)
 
     with Terminal() as terminal, ExitStack() as hold:
         terminal.say(_first_line(starting, config.source(federation), listen, encrypted=keyring is not None))

@@ -1,4 +1,4 @@
-"""Run folders at start and resume: overwrite and size checks, ranks left behind, and disk errors."""
+"""Run folders at start and resume: what may be overwritten or resumed, and disk errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError, Ou
 from dpeer.federation.ledger_checks import is_private
 from dpeer.federation.run_settings import RunPart
 from dpeer.peer import checkpoint
-from dpeer.peer.core.schedule import cut_off
 from dpeer.privacy.ledger import FOLDER
 from dpeer.results.files import (
     CARD,
@@ -29,8 +28,7 @@ from dpeer.results.files import (
     make_folder,
     rank_folder,
 )  # fmt: skip
-from dpeer.results.run_folders import read_object, read_run_summary
-from dpeer.topology import Graphs
+from dpeer.results.run_folders import read_run_summary
 
 _OURS = (
     SUMMARY,
@@ -53,7 +51,6 @@ def check(
     *,
     resume: bool,
     overwrite: bool,
-    size: int | None = None,
 ) -> None:
     """Check that a run may use the ranks' folders, and make them; nothing in them is removed yet.
 
@@ -63,7 +60,7 @@ def check(
         OutputError: an earlier run is in the way, or the folder cannot be written.
         CheckpointError: Nothing can be resumed.
     """
-    refuse_used(out, ranks, resume=resume, overwrite=overwrite, size=size)
+    refuse_used(out, ranks, resume=resume, overwrite=overwrite)
     try:
         for rank in ranks:
             make_folder(rank_folder(out, rank))
@@ -77,7 +74,6 @@ def refuse_used(
     *,
     resume: bool,
     overwrite: bool,
-    size: int | None = None,
 ) -> None:
     """Refuse folders of ranks that a run may not use; nothing is written.
 
@@ -86,7 +82,6 @@ def refuse_used(
         ranks: The peers that are to run here.
         resume: Whether they go on.
         overwrite: Whether an earlier run may be removed.
-        size: The federation's size, which must be that of a run that is resumed; None if it was compared elsewhere.
 
     Raises:
         OutputError: an earlier run is in the way.
@@ -98,8 +93,6 @@ def refuse_used(
     used = [folder for folder in folders if _holds_run(folder)]
     if resume and not any(map(holds_files, folders)):
         raise CheckpointError(f"--resume: no run of {_named(list(ranks))} in {str(out)!r}; start one without --resume")
-    if resume and size is not None:
-        _check_size(folders, size)
     if private := [] if resume else [folder for folder in folders if is_private(folder)]:
         raise OutputError(
             f"{str(private[0])!r} holds a private run, whose ledger must not be lost: give another --out"
@@ -107,39 +100,6 @@ def refuse_used(
         )
     if used and not resume and not overwrite:
         raise OutputError(f"{str(used[0])!r} holds an earlier run: give --resume, --overwrite or another --out")
-
-
-def _check_size(folders: list[Path], size: int) -> None:
-    for folder in folders:
-        found = checkpoint.latest(folder / checkpoint.FOLDER)
-        content = read_object(found / "state.json") if found else {}
-        there = (content.get("fingerprint") or {}).get("size")
-        if there is not None and there != size:
-            raise CheckpointError(
-                f"--resume: the run in {str(folder)!r} is of {there} peers, and --size is {size} here: it is that "
-                "of the start; use the same size, or start over in another --out"
-            )
-
-
-def behind(out: Path, topology: Graphs, rounds: int) -> list[str]:
-    """Which peers of a federation that is resumed need a body that its sender has no more, a line for each.
-
-    Such a peer was lost while the others went on; it sits out rounds until it has caught up. Only peers that exchange
-    bodies are compared: those that do not can be many rounds apart after a clean stop.
-    """
-    done = [checkpoint.completed(rank_folder(out, rank)) for rank in range(topology.size)]
-    ahead: dict[int, int] = {}
-    for number in range(min(done), min(max(done), rounds)):
-        for rank in range(topology.size):
-            for receiver in topology.at(number, rank).out_neighbors:
-                if cut_off(number, done[rank], done[receiver]):
-                    first, last = sorted((rank, receiver), key=lambda one: done[one])
-                    ahead[first] = max(ahead.get(first, last), last, key=lambda one: done[one])
-    return [
-        f"rank {first} has completed {done[first]} rounds and rank {last} {done[last]}: rank {first} sits out rounds "
-        "until it has caught up"
-        for first, last in sorted(ahead.items())
-    ]
 
 
 def refuse_faults(run: RunPart, *, resume: bool) -> None:

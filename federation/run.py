@@ -20,7 +20,6 @@ from dpeer.federation.policy import find, obey
 from dpeer.federation.settings import Settings, check_own_data
 from dpeer.federation.stop_signals import Requests, stop_signals
 from dpeer.federation.view import View
-from dpeer.topology import take_part
 from dpeer.topology.settings import build_graph
 
 OpenView = Callable[[], AbstractContextManager[View]]
@@ -144,17 +143,10 @@ def run_federation(
             if (policy := find(own.secret)) is not None:
                 obey(policy.verdicts(dict(own), partial(own.origin, rank)))
         trackers.check(settings.log_to or ())
-        graph = build_graph(settings)  # one that does not exist shows before anything is started or removed
-        folders.check(
-            settings.out, range(settings.size),
-            size=settings.size, resume=resume, overwrite=overwrite,
-        )  # fmt: skip
-        meeting = take_part(graph, settings.participation, settings.participation_mode, settings.seed)
-        behind = folders.behind(settings.out, meeting, settings.rounds) if resume else []
+        build_graph(settings)  # one that does not exist shows before anything is started or removed
+        folders.check(settings.out, range(settings.size), resume=resume, overwrite=overwrite)
         began = time.monotonic() - (summary.wall_seconds(settings.out) if resume else 0.0)
         with open_view() as view:
-            for line in behind:
-                view.say(line)
             runner = open_runner(view)
             drive(runner)
         return _result(settings, out, runner, time.monotonic() - began)

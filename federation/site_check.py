@@ -141,10 +141,7 @@ def _check_output(findings: Findings, starting: Starting, folder: Path, asked: A
         findings.fail("output", f"{str(folder)!r} is in use by a running peer: look at it with dpeer status")
         return
     with findings.of("output"):
-        refuse_used(
-            own.out, [starting.rank], resume=starting.resume, overwrite=asked.overwrite,
-            size=starting.settings.size,
-        )  # fmt: skip
+        refuse_used(own.out, [starting.rank], resume=starting.resume, overwrite=asked.overwrite)
         check_writable(findings, own.out, folder)
 
 

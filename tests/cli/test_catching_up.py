@@ -50,8 +50,6 @@ def test_a_peer_with_an_older_folder_sits_out_what_it_missed(dpeer: Callable[...
     Path("older").rename("run/rank-2")
     found = dpeer(*options, "--rounds", 20, "--resume")
     assert found.code == 0, found.complaints
-    line = "rank 2 has completed 2 rounds and rank 1 6: rank 2 sits out rounds until it has caught up"
-    assert line in found.complaints
     lines = [json.loads(one) for one in Path("run/rank-2/metrics.jsonl").read_text().splitlines()]
     assert [one["round"] for one in lines] == list(range(20))
     missed = [one["round"] for one in lines if not one["active"]]

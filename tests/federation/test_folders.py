@@ -12,12 +12,11 @@ import pytest
 from safetensors import SafetensorError
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError
-from dpeer.federation.folders import behind, check, naming
+from dpeer.federation.folders import check, naming
 from dpeer.federation.settings import Settings
 from dpeer.results.files import rank_folder
 from dpeer.results.metrics_file import MetricsFile
 from dpeer.simulation.run import simulate
-from dpeer.topology import Isolated, build
 from tests.error_texts import refused
 
 
@@ -67,25 +66,6 @@ def test_resume_and_overwrite_exclude_each_other(tmp_path: Path) -> None:
     assert (folder / "summary.json").exists()
 
 
-def test_peers_more_than_one_round_apart_are_said_to_catch_up(tmp_path: Path) -> None:
-    run_of(tmp_path, 0, rounds=5)
-    run_of(tmp_path, 1, rounds=4)
-    assert behind(tmp_path, build("ring", 2), 6) == []
-    assert behind(tmp_path, build("ring", 3), 6) == [
-        "rank 2 has completed 0 rounds and rank 0 5: rank 2 sits out rounds until it has caught up"
-    ]
-
-
-def test_peers_that_exchange_nothing_can_be_any_number_of_rounds_apart(tmp_path: Path) -> None:
-    for rank, rounds in enumerate((5, 4, 3, 4)):
-        run_of(tmp_path, rank, rounds=rounds)
-    assert behind(tmp_path, build("ring", 4), 6) == []
-    assert [line[:46] for line in behind(tmp_path, build("full", 4), 6)] == [
-        "rank 2 has completed 3 rounds and rank 0 5: ra"
-    ]
-    assert behind(tmp_path, Isolated(4), 6) == []
-
-
 def test_a_damaged_line_of_a_private_run_leaves_its_ledger_alone_and_the_run_goes_on(tmp_path: Path) -> None:
     given: dict[str, Any] = {
         "size": 2, "task": "digits", "local_steps": 1, "out": tmp_path, "privacy": "client", "noise_multiplier": 2.0,
@@ -100,16 +80,6 @@ def test_a_damaged_line_of_a_private_run_leaves_its_ledger_alone_and_the_run_goe
     assert damaged["privacy"]["releases"] == 3
     assert (damaged["metrics_missing"], whole["metrics_missing"]) == (1, 0)
 
-
-def test_a_run_of_another_size_is_not_gone_on_with(tmp_path: Path) -> None:
-    folder = tmp_path / "rank-0" / "checkpoint" / "round-00000000"
-    (folder / "learner").mkdir(parents=True)
-    (folder / "state.json").write_text(json.dumps({"fingerprint": {"size": 3}}))
-    with pytest.raises(CheckpointError):
-        check(tmp_path, [0], resume=True, overwrite=False, size=4)
-    check(tmp_path, [0], resume=True, overwrite=False, size=3)
-    (folder / "state.json").write_text("[")
-    check(tmp_path, [0], resume=True, overwrite=False, size=4)  # a damaged checkpoint has an error of its own
 
 
 @pytest.mark.parametrize("error", [PermissionError(errno.EACCES, "no"), TaskError("(os error 28)"), ValueError("28")])
