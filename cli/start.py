@@ -90,7 +90,7 @@ def start(
         for neighbor, unknown in starting.unresolvable().items():
             terminal.say(f"WARNING: rank.{neighbor}.address: host {unknown!r} cannot be resolved, trying again")
 
-        hold.enter_context(rank_lock.held(rank_folder(own.out, number), starts=True))
+        hold.enter_context(rank_lock.held(rank_folder(own.out, number)))
         terminal.say("dpeer: loading PyTorch, the task and its data ...")
         with ended_at_once():
             from dpeer.federation.serving import (  # torch is imported only now: mistakes show at once

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import ConfigurationError, DpeerError
-from dpeer.federation.rank_lock import LOCK, starts
+from dpeer.federation.rank_lock import LOCK
 from dpeer.peer import checkpoint, control
 from dpeer.results.files import METRICS, SUMMARY
 from dpeer.results.json_fields import whole
@@ -26,11 +26,8 @@ TIMEOUT = 5.0
 
 _LISTED, _AT_ONCE = 8, 32
 
-_AT_AN_END = "starts, or ends, or has no control socket (its log.jsonl says which)"
+_WITHOUT_SOCKET = "starts, or ends, or has no control socket (its log.jsonl says which)"
 """What a peer does that holds its folder and has no control socket."""
-
-_AT_THE_START = "starts, and loads its libraries"
-"""The same, of a peer that has read nothing yet."""
 
 RANK = re.compile(r"rank-(0|[1-9][0-9]*)")
 """The name of a rank's folder."""
@@ -65,8 +62,8 @@ def ask(folder: Path, request: Mapping[str, Any], timeout: float = TIMEOUT) -> d
             found = _read_line(there, time.monotonic() + timeout)
     except (FileNotFoundError, ConnectionError) as error:
         if not left(rank):
-            raise NotRunning(f"the peer in {str(rank)!r} {_without_socket(rank)}: try again") from error
-        raise NotRunning(f"no peer runs in {str(rank)!r}{_last_run(rank)}") from error
+            raise NotRunning(f"the peer in {str(rank)!r} {_WITHOUT_SOCKET}: try again") from error
+        raise NotRunning(f"no peer runs in {str(rank)!r}") from error
     except TimeoutError as error:
         raise NoAnswer(
             f"the peer in {str(rank)!r} has not answered within {timeout:g} s: see whether its process is stopped, or "
@@ -140,7 +137,7 @@ def _place(folder: Path, timeout: float) -> Place:
     except NoAnswer:
         state = f"runs, and does not answer within {timeout:g} s"
     except NotRunning:
-        state = "does not run" if left(folder) else _without_socket(folder)
+        state = "does not run" if left(folder) else _WITHOUT_SOCKET
     except ConfigurationError as error:
         state = str(error)
     summary, completed = read_object(folder / SUMMARY), checkpoint.completed(folder)
@@ -154,10 +151,6 @@ def _place(folder: Path, timeout: float) -> Place:
         folder, None, state, completed or None, whole(summary.get("rounds")),
         None if saved is None else max(0.0, time.time() - saved),
     )  # fmt: skip
-
-
-def _without_socket(folder: Path) -> str:
-    return _AT_THE_START if starts(folder) else _AT_AN_END
 
 
 def left(folder: Path) -> bool:
@@ -203,15 +196,6 @@ def one_rank(folder: Path) -> Path:
         names = ", ".join(one.name for one in found[:_LISTED]) + (", ..." if len(found) > _LISTED else "")
         raise ConfigurationError(f"{str(folder)!r} holds {len(found)} ranks: name one of {names}")
     return found[0]
-
-
-def _last_run(folder: Path) -> str:
-    """How the last run in a rank's folder ended."""
-    summary = read_object(folder / SUMMARY)
-    completed = whole(summary.get("completed_rounds"))
-    if completed is None or not isinstance(summary.get("status"), str):
-        return ""
-    return f": the last one ended {summary['status']!r} after {completed} rounds"
 
 
 def _connected(folder: Path, timeout: float) -> socket.socket:

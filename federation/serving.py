@@ -24,7 +24,7 @@ from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.folders import naming, working_folder_kept
 from dpeer.federation.memory_tuning import freeze_heap, keep_heap
-from dpeer.federation.rank_lock import held, started
+from dpeer.federation.rank_lock import held
 from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import Requests, stop_signals
@@ -183,7 +183,6 @@ async def serve(
                 ControlSocket(out, requests, lambda line: log.warning("no-control", message=line)),
                 _served(starting, status, worker, log, private=settings.privacy != "none") as board,
             ):
-                started(out)
                 config = await worker.run(resolve, settings, rank)
                 outcome = await _serve(
                     config, out, home, log, worker, requests, board, listen=listen, meet=meet,

@@ -11,7 +11,7 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import NoAnswer, NotRunning, ask, look
-from dpeer.federation.rank_lock import held, started
+from dpeer.federation.rank_lock import held
 from dpeer.peer.control import SOCKET, ControlSocket
 
 
@@ -56,23 +56,6 @@ def test_a_peer_that_holds_its_folder_and_has_no_socket_starts_or_ends(tmp_path:
         assert str(raised.value) == f"the peer in {str(folder)!r} {words}: try again"
         assert [one.state for one in look([folder])] == [words]
     assert [one.state for one in look([folder])] == ["does not run"]
-
-
-def test_a_peer_that_has_read_nothing_yet_starts_until_it_answers_or_is_killed(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path / "run", 0)
-    words = "starts, and loads its libraries"
-    with held(folder, starts=True):
-        with pytest.raises(NotRunning) as raised:
-            ask(folder, {"ask": "status"})
-        assert str(raised.value) == f"the peer in {str(folder)!r} {words}: try again"
-        assert [one.state for one in look([folder])] == [words]
-        started(folder)
-        assert [one.state for one in look([folder])] != [words]
-    with held(folder, starts=True):
-        pass  # as if it were killed
-    assert [one.state for one in look([folder])] == ["does not run"]
-    with held(folder):
-        assert [one.state for one in look([folder])] != [words], "it is another program's"
 
 
 def test_the_socket_of_a_killed_peer_is_no_running_one(tmp_path: Path) -> None:

@@ -81,7 +81,6 @@ def test_a_damaged_line_of_a_private_run_leaves_its_ledger_alone_and_the_run_goe
     assert (damaged["metrics_missing"], whole["metrics_missing"]) == (1, 0)
 
 
-
 @pytest.mark.parametrize("error", [PermissionError(errno.EACCES, "no"), TaskError("(os error 28)"), ValueError("28")])
 def test_other_errors_stay_what_they_are(error: Exception, tmp_path: Path) -> None:
     with pytest.raises(type(error)) as found, naming(tmp_path):
