@@ -144,6 +144,12 @@ def test_wandb_without_a_key_asks_nothing_and_is_refused(tmp_path, monkeypatch):
         check(["wandb"])
 
 
+@pytest.mark.parametrize("value", ["aim", "mlflow,mlflow", "mlflow,", 3])
+def test_a_value_that_names_no_tracker_is_refused(value):
+    with pytest.raises(ConfigurationError, match=r"log_to = .*: expected tensorboard, mlflow or wandb"):
+        Settings.model_validate({"log_to": value})
+
+
 @pytest.mark.slow
 def test_a_simulation_and_one_that_goes_on_show_each_round_of_each_rank_once(dpeer, tmp_path, monkeypatch):
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
