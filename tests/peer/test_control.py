@@ -167,20 +167,3 @@ async def test_a_snapshot_holds_whom_a_peer_waits_for_and_how_its_neighbors_are(
     slow.go.set()
     done(await running)
     assert (peer.snapshot().phase, peer.snapshot().completed) == ("ended", 2)
-
-
-async def test_before_the_start_a_snapshot_holds_the_neighbors_that_are_missing(federation, until):
-    ours = federation("inprocess", build("ring", 3), rounds=2)
-    addresses = await ours.listen()
-    running = [asyncio.create_task(ours.peers[rank].serve(addresses)) for rank in (0, 1)]
-    peer = ours.peers[0]
-    await until(lambda: [one.rank for one in peer.snapshot().waits_for] == [2])
-    found = peer.snapshot()
-    assert (found.phase, found.completed, found.waits_for[0].why) == ("meet", 0, "not heard yet")
-    assert [(one.rank, one.liveness, one.completed) for one in found.neighbors] == [
-        (1, "alive", 0),
-        (2, "unseen", None),
-    ]
-    for rank in (0, 1):
-        ours.peers[rank].stop()
-    await asyncio.gather(*running)

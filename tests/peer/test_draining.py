@@ -48,28 +48,6 @@ async def test_a_drained_peer_completes_its_round_and_is_waited_for_until_it_is_
         assert ours.peers[rank].core.members.lost == {}
 
 
-async def test_without_an_announcement_rounds_go_on_after_a_moment(federation, until, tmp_path):
-    ours = federation("inprocess", RING, rounds=6, out=tmp_path)
-    running = await held_in(ours, until, 1, 2)
-    ours.peers[1].drain()
-    ours.learners[1].go.set()
-    found = await running
-    assert found.pop(1).status == "stopped"
-    done(found)
-    assert [line["missed"] for line in lines(tmp_path, 0)] == [[], [], [], [1], [1], [1]]
-    assert "rank 1 has left (stopped): rounds go on without it" in "".join(ours.logs[0])
-
-
-async def test_before_the_first_round_a_drained_peer_leaves_at_once(federation, until):
-    ours = federation("inprocess", RING, rounds=2)
-    addresses = await ours.listen()
-    serving = asyncio.create_task(ours.peers[0].serve(addresses))
-    await until(lambda: ours.peers[0].snapshot().phase == "meet")
-    ours.peers[0].drain()
-    outcome = await serving
-    assert (outcome.status, outcome.completed_rounds) == ("stopped", 0)
-
-
 async def test_in_a_pause_a_drained_peer_leaves_at_once(federation, until, kill, tmp_path):
     ours = federation("inprocess", build("ring", 2), rounds=6, out=tmp_path)
     ours.learners[1].hold = 2
@@ -84,14 +62,6 @@ async def test_in_a_pause_a_drained_peer_leaves_at_once(federation, until, kill,
     outcome = await serving[0]
     assert (outcome.status, outcome.completed_rounds) == ("stopped", 3)
     assert len(lines(tmp_path, 0)) == 3
-
-
-async def test_in_the_last_round_a_drained_peer_is_done(federation, until):
-    ours = federation("inprocess", RING, rounds=3)
-    running = await held_in(ours, until, 1, 2)
-    ours.peers[1].drain()
-    ours.learners[1].go.set()
-    done(await running)
 
 
 @pytest.mark.parametrize("seconds", [-1, 601, "soon", 1.5, None])

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import math
 
 import msgpack
 import numpy as np
@@ -13,7 +12,7 @@ from dpeer.exceptions import Refused
 from dpeer.peer import LivenessConfig
 from dpeer.peer.core import wire
 from dpeer.topology import Participation, ServerSampling, build
-from tests.peer.conftest import PATIENT, QUICK, TIME_VARYING, VectorLearner, done, expected_bodies, from_edges, lines
+from tests.peer.conftest import PATIENT, QUICK, TIME_VARYING, VectorLearner, done, expected_bodies, lines
 from tests.peer.table import encoded
 
 RING = build("ring", 4)
@@ -69,32 +68,6 @@ async def test_bodies_follow_the_recursion(federation, kind, liveness, name):
         assert set(peer.core.exchange.inbox.dropped) <= ({"duplicate"} if liveness.heartbeat else set())
 
 
-class Still(VectorLearner):
-    """Trains nothing: what peers have is drawn at the start, and mixed."""
-
-    def __init__(self, rank):
-        super().__init__(rank)
-        self.body = np.random.default_rng(rank).normal(size=5)
-
-    def train(self, number, *, share=1.0):
-        return 0.0
-
-
-@pytest.mark.parametrize(
-    ("name", "numbers"),
-    [("ring", (400, 100, 300, 250)), ("grid", (4, 9, 12, 3, 8, 10)), ("exponential", (4, 9, 12, 5.5, 8, 7, 20, 3))],
-)
-async def test_after_sixty_rounds_all_have_the_declared_mean(federation, name, numbers):
-    topology = build(name, len(numbers), weights=f"declared:{','.join(map(str, numbers))}")
-    change = {rank: {"learner": Still(rank)} for rank in range(len(numbers))}
-    ours = federation("inprocess", topology, rounds=60, change=change, liveness=NO_HEARTBEAT)
-    start = np.array([learner.body for learner in ours.learners.values()])
-    done(await ours.run())
-    mean = np.array(numbers) @ start / sum(numbers)
-    np.testing.assert_allclose(ours.bodies(), np.tile(mean, (len(numbers), 1)), rtol=0, atol=1e-6)
-    assert np.abs(mean - start.mean(axis=0)).max() > 0.05
-
-
 # -- records -----------------------------------------------------------------------------------------------------------
 
 
@@ -120,31 +93,6 @@ async def test_every_round_is_recorded(federation, tmp_path):
     assert (card["federation"]["rank"], card["federation"]["status"]) == (1, "done")
 
 
-async def test_a_round_in_which_nothing_was_trained_has_not_diverged(federation, tmp_path):
-    ours = federation("inprocess", build("ring", 3), rounds=2, out=tmp_path)
-    for rank, loss in ((1, None), (2, math.nan)):
-        ours.learners[rank].train = lambda number, loss=loss, **budget: loss
-    done(await ours.run())
-    for rank, diverged in enumerate((False, False, True)):
-        entries = lines(tmp_path, rank)
-        assert [entry["train_loss"] is None for entry in entries] == [rank > 0] * 2
-        assert [entry["diverged"] for entry in entries] == [diverged] * 2
-        assert any("diverged" in line for line in ours.logs[rank]) == diverged
-
-
-async def test_in_a_round_in_which_nothing_was_mixed_no_neighbor_was_heard(federation, tmp_path):
-    ours = federation("inprocess", build("ring", 3), rounds=3, out=tmp_path)
-    silent = ours.learners[0]
-    release = silent.release
-    silent.release = lambda number, receivers: None if number == 1 else release(number)
-    done(await ours.run())
-    entries = lines(tmp_path, 0)
-    assert [entry["heard"] for entry in entries] == [[1, 2], [], [1, 2]]
-    assert [entry["missed"] for entry in entries] == [[], [1, 2], []]
-    assert [entry["bytes_received"] > 0 for entry in entries] == [True, False, True]
-    assert [entry["heard"] for entry in lines(tmp_path, 1)] == [[0, 2], [2], [0, 2]]
-
-
 async def test_a_peer_that_sits_out_neither_trains_nor_exchanges_and_its_lines_show_it(federation, tmp_path):
     drawn, rounds = Participation(RING, 0.5, seed=1), 12
     ours = federation("inprocess", drawn, rounds=rounds, out=tmp_path)
@@ -168,18 +116,6 @@ async def test_a_peer_that_sits_out_neither_trains_nor_exchanges_and_its_lines_s
                 assert entry["bytes_sent"] == entry["bytes_received"] == 0
                 assert entry["heard"] == entry["missed"] == []
                 assert entry["accuracy"] is not None, "its model is evaluated all the same"
-
-
-async def test_where_a_sample_sends_to_all_the_others_hear_it_and_send_nothing(federation, tmp_path):
-    drawn = ServerSampling(build("full", 6), 0.4, seed=3)
-    ours = federation("inprocess", drawn, rounds=5, out=tmp_path)
-    done(await ours.run())
-    for rank in range(6):
-        for number, entry in enumerate(lines(tmp_path, rank)):
-            sample = drawn.participants(number)
-            assert entry["active"] == (rank in sample) == (entry["bytes_sent"] > 0) == (entry["train_loss"] is not None)
-            assert (entry["heard"], entry["missed"]) == (sorted(sample - {rank}), [])
-            assert entry["bytes_received"] > 0
 
 
 async def test_a_new_run_leaves_nothing_of_an_older_one_but_the_users_files(federation, until, tmp_path):
@@ -221,17 +157,6 @@ async def test_a_body_that_is_not_finite_is_left_out(federation, tmp_path):
         assert summary["dropped"]["not-finite"] >= 1
         assert np.isfinite(ours.learners[rank].body).all()
         assert sum("not-finite" in line for line in ours.logs[rank]) == 1
-
-
-async def test_a_peer_that_releases_nothing_holds_up_no_neighbor(federation):
-    """Without heartbeats too: the receivers of its body learn that it has gone on."""
-    topology = from_edges(3, [(0, 1)], [(1, 2), (2, 0)], [(2, 0)], [(0, 1), (1, 0)], [(0, 1), (1, 2), (2, 0)])
-    ours = federation("inprocess", topology, rounds=8, liveness=NO_HEARTBEAT)
-    learner = ours.learners[0]
-    release = learner.release
-    learner.release = lambda number, receivers: release(number) if number % 3 == 1 else None
-    async with asyncio.timeout(100):
-        assert not any(outcome.lost for outcome in done(await ours.run()).values())
 
 
 async def test_strangers_on_the_port_have_no_effect(federation, tmp_path, until):

@@ -3,7 +3,6 @@
 import ast
 import errno
 import json
-import logging
 import re
 import threading
 from pathlib import Path
@@ -55,20 +54,6 @@ def test_a_line_has_its_fields_in_order_and_a_sink_gets_the_same(path):
     assert path.read_bytes().count(b"\n") == 1
 
 
-def test_a_traceback_comes_last(path):
-    log = PeerLog(0, path, "info")
-    try:
-        raise ValueError("what went wrong")
-    except ValueError:
-        log.error("run-failed", message="it failed", exc_info=True, reason="ValueError")
-    log.error("run-failed", message="it failed", exc_info=False)
-    log.close()
-    with_one, without = lines(path)
-    assert list(with_one)[-1] == "traceback"
-    assert with_one["traceback"].endswith("ValueError: what went wrong")
-    assert "traceback" not in without
-
-
 @pytest.mark.parametrize(("level", "logged"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
 def test_lines_below_the_level_are_not_logged(path, level, logged):
     log = PeerLog(0, path, level)
@@ -76,20 +61,6 @@ def test_lines_below_the_level_are_not_logged(path, level, logged):
         getattr(log, name)("an-event", message=name)
     log.close()
     assert messages(path) == ["debug", "info", "warning", "error"][-logged:]
-
-
-def test_a_log_sets_nothing_global_and_peers_share_one_thread(tmp_path):
-    before = [*logging.getLogger().handlers]
-    running = set(threading.enumerate())
-    peers = [PeerLog(rank, tmp_path / f"{rank}.jsonl", "debug") for rank in range(100)]
-    for rank, log in enumerate(peers):
-        log.info("an-event", message=f"of {rank}")
-    assert len(set(threading.enumerate()) - running) <= 1
-    for log in peers:
-        log.close()
-    for rank in range(100):
-        assert messages(tmp_path / f"{rank}.jsonl") == [f"of {rank}"]
-    assert logging.getLogger().handlers == before
 
 
 def test_lines_that_a_sink_drops_are_counted_and_still_in_the_file(path):

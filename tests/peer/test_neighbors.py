@@ -113,35 +113,6 @@ def test_of_a_round_that_was_sat_out_no_neighbor_needs_a_body():
     assert table.ended[-1] == Wake(), "though rank 1 would be waited for from round 1 on"
 
 
-def test_a_returner_without_a_neighbor_that_takes_part_waits_and_ends_isolated():
-    table = left_behind(wait=60.0)
-    for number in range(6):
-        sits_out(table, number)
-    for link, rank in ((table.links[1], 1), ("from 2", 2)):
-        table.hear(link, table.goodbye(rank, "failed"))
-    assert sits_out(table, 6) is None
-    table.wait(59)
-    assert len(table.ended) == 6
-    table.wait(2)
-    assert isinstance(table.ended[-1], Fail)
-    assert "no neighbor had a body for its return for 60 s (--wait)" in str(table.ended[-1].error)
-
-
-def test_a_neighbor_that_has_announced_its_entry_is_waited_for_from_then_on_and_not_before():
-    table = ring(rounds=9)
-    table.hear("from 2", table.goodbye(2, "failed"), table.hello(2, 0))
-    table.hear("from 2", table.beat(2, 0, enters=2))
-    for number in range(2):
-        table.runs(number)
-        table.hear(table.links[1], table.body(1, number))
-        assert [*table.ended[-1].bodies] == [1]
-    table.runs(2)
-    table.hear(table.links[1], table.body(1, 2))
-    assert len(table.ended) == 2
-    table.hear("from 2", table.beat(2, 2), table.body(2, 2))
-    assert [*table.ended[-1].bodies] == [1, 2]
-
-
 def test_a_neighbor_that_was_left_behind_hears_each_round_of_the_others_whose_bodies_wait_for_it():
     table = ring(rounds=9)
     table.hear("from 2", table.goodbye(2, "failed"))

@@ -86,16 +86,6 @@ def test_a_round_that_a_quorum_had_completed_costs_no_checkpoint_but_its_line(tm
     assert checkpoint.completed(tmp_path) == 3, "one that ends in good order loses nothing"
 
 
-def test_an_adoption_has_a_checkpoint_whatever_the_round(tmp_path):
-    """A process that is killed goes on with the adopted body."""
-    files = begun(tmp_path, every=3)
-    run(files, 0)
-    assert checkpoint.completed(tmp_path) == 1
-    files.complete({"round": 1, "heard": [1], "adopted": True})
-    files.save()
-    assert checkpoint.completed(tmp_path) == 2
-
-
 def test_the_last_round_in_which_it_has_mixed_is_kept_over_a_resume(tmp_path):
     """One that has adopted has not taken part."""
     files = begun(tmp_path)
@@ -105,41 +95,6 @@ def test_the_last_round_in_which_it_has_mixed_is_kept_over_a_resume(tmp_path):
     files.save()
     assert files.progress.mixed_round == 1
     assert begun(tmp_path, resume=True, first=3).progress == files.progress
-
-
-def test_rounds_have_a_length_from_the_second_one_on(tmp_path, monkeypatch):
-    clock = iter([0.0, 1.0, *range(3, 60, 2)])
-    monkeypatch.setattr("dpeer.peer.rank_folder.time.monotonic", lambda: next(clock))
-    files = begun(tmp_path)
-    monkeypatch.setattr(RankFolder, "_seconds", lambda self: 0.0)
-    run(files, 0)
-    assert files.recent_seconds is None
-    run(files, 1, 2)
-    assert files.recent_seconds == 2.0
-
-
-def test_rounds_that_others_had_completed_do_not_shorten_those_that_follow(tmp_path, monkeypatch):
-    """A peer that was away would say that the rest of a run is done in no time."""
-    clock = iter(range(1, 60, 2))
-    monkeypatch.setattr("dpeer.peer.rank_folder.time.monotonic", lambda: next(clock))
-    files = begun(tmp_path)
-    monkeypatch.setattr(RankFolder, "_seconds", lambda self: 0.0)
-    run(files, 0)
-    for number in range(1, 4):
-        files.complete({"round": number}, over=True)
-    assert files.recent_seconds is None
-    run(files, 4, 5, 6)
-    assert files.recent_seconds == 2.0
-
-
-@pytest.mark.parametrize("before", [[], [0]])
-def test_the_first_round_and_the_last_have_a_checkpoint_in_any_case(before, tmp_path):
-    files = begun(tmp_path)
-    run(files, *before)
-    number = 3 if before else 0
-    files.complete({"round": number, "heard": []}, over=True)
-    files.save()
-    assert checkpoint.completed(tmp_path) == number + 1
 
 
 @pytest.mark.parametrize(
@@ -266,14 +221,6 @@ def test_rounds_that_may_be_trained_again_have_the_limit_with_which_they_were_re
     assert begun_with_a_budget(resume=False, first=0).releases.recorded(1) is None, "a new run"
 
 
-def test_a_round_that_was_released_without_a_limit_is_trained_whole_again(tmp_path):
-    """Whatever `--round-seconds` says at the resume: a round has one body."""
-    files = begun(tmp_path)
-    run(files, 0)
-    files.releases.note(1, None)
-    assert begun(tmp_path, resume=True, first=1).releases.recorded(1) == WHOLE
-
-
 def known(out):
     noted = json.loads((out / "released.json").read_text())
     return noted["known"], noted["sent"]
@@ -293,19 +240,3 @@ def test_rounds_whose_lines_are_dropped_stay_known_however_often_the_peer_is_kil
     assert json.loads((tmp_path / "released.json").read_text()) == {"round": 1, "known": 3, "sent": 2}
     begun(tmp_path, resume=False)
     assert not (tmp_path / "released.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        ("", None),
-        ("[1]", None),
-        ('{"round": 3, "limits": 7}', WHOLE),
-        ('{"round": 3, "limits": {"3": "many", "x": [1]}}', WHOLE),
-        ('{"round": 3, "limits": {"3": {"share": "much", "whole": 2}}}', RoundLimit(1.0, None, 2.0)),
-    ],
-)
-def test_damaged_notes_of_releases_leave_rounds_whole(content, found, tmp_path):
-    run(begun(tmp_path), 0)
-    (tmp_path / "released.json").write_text(content)
-    assert begun(tmp_path, resume=True, first=1).releases.recorded(3) == found

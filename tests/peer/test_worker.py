@@ -29,22 +29,12 @@ async def test_writing_goes_on_beside_the_work_of_another_peer(threads):
     assert await work
 
 
-async def test_without_a_thread_for_the_disk_all_is_done_by_one(threads):
-    worker = Worker(threads[0])
-    assert await worker.run(threading.get_ident) == await worker.write(threading.get_ident)
-
-
 @pytest.mark.parametrize("alike", [True, False])
 async def test_a_job_that_may_runs_on_the_event_loop_where_that_computes_the_same(threads, alike):
     worker = Worker(*threads, alike=alike)
     own, other = threading.get_ident(), await worker.run(threading.get_ident)
     assert own != other
     assert await worker.run_at_once(threading.get_ident) == (own if alike else other)
-
-
-async def test_the_error_of_a_job_on_the_event_loop_is_raised(threads):
-    with pytest.raises(ZeroDivisionError):
-        await Worker(*threads, alike=True).run_at_once(lambda: 1 / 0)
 
 
 async def cancelled_write(threads):

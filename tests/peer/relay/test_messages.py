@@ -8,11 +8,8 @@ import pytest
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.relay.messages import (
     ANSWER_CALL,
-    CALL,
     DIAL,
     LISTEN,
-    PING,
-    REPLACED,
     Claim,
     News,
     Verifier,
@@ -96,11 +93,6 @@ def test_a_key_of_low_order_proves_nothing_and_gets_no_proof(key):
         prove(new_secret(), b"dpRelay1" + key + bytes(32), DIAL)
 
 
-def test_what_a_relay_sends_to_a_peer_that_can_be_called():
-    for news in (News(CALL, b"t" * 32, b"c" * 32), News(PING), News(REPLACED)):
-        assert News.decode(news.encode()) == news
-
-
 @pytest.mark.parametrize("message", [b"X" + bytes(64), bytes(65)])
 def test_other_news_are_refused(message):
     with pytest.raises(ProtocolError, match=r"^malformed: the relay sends neither a call nor a ping$"):
@@ -111,8 +103,3 @@ def test_other_news_are_refused(message):
 def test_another_greeting_is_refused(message):
     with pytest.raises(ProtocolError, match=r"^malformed: what listens at this port is no dpeer relay$"):
         prove(new_secret(), message, LISTEN)
-
-
-def test_a_claim_without_a_purpose_is_refused():
-    with pytest.raises(ProtocolError, match=r"^malformed: a connection without a purpose$"):
-        Claim.decode(b"?" + bytes(96))

@@ -10,8 +10,8 @@ import pytest
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.relay import limits, messages
-from dpeer.peer.relay.messages import ANSWER_CALL, DIAL, LISTEN, PING, REPLACED, News, prove
-from dpeer.peer.relay.server import Listed, Pace, Relay
+from dpeer.peer.relay.messages import ANSWER_CALL, DIAL, LISTEN, PING, prove
+from dpeer.peer.relay.server import Listed, Relay
 from dpeer.peer.transports.curve import new_secret, public_of
 from tests.peer.intermediaries import listed
 
@@ -178,16 +178,6 @@ async def test_only_the_called_key_takes_a_call(world):
     assert await late.claim(one.secrets[0], ANSWER_CALL, found.ticket) == messages.NO_CALLER
 
 
-async def test_the_newest_process_of_a_key_is_called_and_the_one_before_learns_it(world):
-    one = await world()
-    before = await one.listen(0)
-    line = await one.listen(0)
-    assert await before.news() == News(REPLACED)
-    await before.ended()
-    await echo(*await one.join(1, 0, line))
-    assert not one.log.has("is gone")
-
-
 async def test_a_call_that_is_taken_after_its_caller_has_called_anew_ends_no_joint(world):
     """A peer that wakes takes all calls that have come meanwhile, of callers that have given some up."""
     one = await world()
@@ -268,15 +258,6 @@ async def test_a_key_sends_no_faster_than_its_rate_and_others_do_not_wait_for_it
     assert not coming.done()
     await coming
     assert asyncio.get_running_loop().time() - began >= 1.3  # 400 kB come at once
-
-
-def test_the_pace_of_a_key():
-    pace = Pace(rate=1000.0, now=0.0)
-    assert pace.spend(1000, 0.0) == 0.0
-    assert pace.spend(500, 0.0) == pytest.approx(0.5)
-    assert pace.spend(500, 0.5) == pytest.approx(0.5)
-    assert pace.spend(1, 9.0) == 0.0
-    assert pace.spend(1999, 9.0) == pytest.approx(1.0)
 
 
 async def test_a_joint_on_which_nothing_comes_is_ended(world, monkeypatch):

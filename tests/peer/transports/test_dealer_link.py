@@ -72,17 +72,6 @@ async def test_a_name_that_stands_for_another_address_by_now_is_resolved_again(e
     assert resolver.asked == 3
 
 
-async def test_a_name_that_points_to_another_host_while_nothing_listens_at_the_first_is_resolved_again(
-    ends, monkeypatch
-):
-    """As with a dynamic address: libzmq alone would dial the first one for ever."""
-    dialler, _, by_name = ends
-    resolver = Resolver(monkeypatch, ["127.0.0.2"], ["127.0.0.2"], ["127.0.0.1"])
-    link = dialler.dial(by_name)
-    assert await dialler.receive() == Opened(link)
-    assert resolver.asked == 3
-
-
 async def test_the_name_of_a_host_that_moves_while_it_is_connected_is_resolved_again(monkeypatch):
     first, second = ZeroMQTransport(Limits()), ZeroMQTransport(Limits())
     resolver = Resolver(monkeypatch, ["127.0.0.1"])
