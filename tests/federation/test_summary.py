@@ -191,3 +191,53 @@ def test_training_accuracy_of_private_peers_stays_in_their_own_folders(tmp_path:
     peer(tmp_path / "private", 0, [0.0, 0.0], 0.0, **measured, epsilon=2.0, privacy=spent)
     found = collect(tmp_path / "private", 1, 1.0)
     assert found["training_accuracy_mean"] is found["generalization_gap_mean"] is None
+
+
+@pytest.mark.parametrize(("measure", "shown"), [("accuracy", range(10)), ("test_loss", range(90, 100))])
+def test_of_very_many_peers_those_that_did_worst_are_printed(tmp_path: Path, measure: str, shown: range) -> None:
+    for rank in range(100):
+        values = {"accuracy": None, "test_loss": rank / 100} if measure == "test_loss" else {"accuracy": rank / 100}
+        peer(tmp_path, rank, [0.0, 0.0], 0.0, **values)
+    cells = rows_of(printed(collect(tmp_path, 100, 1.0), tmp_path))
+    assert [cell[0] for cell in cells] == [*map(str, shown), "...", "mean"]
+    assert cells[-2][1] == "90 better"
+    assert float(cells[-1][1]) == pytest.approx(0.495)
+
+
+def test_a_tasks_own_metrics_are_there_by_rank_and_as_means(tmp_path: Path) -> None:
+    own = ({"accuracy": 0.5, "dice": 0.25}, {"accuracy": 0.5, "dice": 0.75}, {"accuracy": 0.5, "dice": None})
+    for rank, metrics in enumerate(own):
+        peer(tmp_path, rank, [0.0, 0.0], 0.0, metrics=metrics, measured={"accuracy": 0.9, "auroc": 0.25 * rank})
+    found = collect(tmp_path, 3, 1.0)
+    assert found["metrics"]["dice"] == [0.25, 0.75, None]
+    assert found["metrics_mean"] == {"accuracy": 0.5, "dice": 0.5, "auroc": 0.25}
+    text = printed(found, tmp_path, 80)
+    assert "│    1 │ 0.7500 │" in text
+    assert "│    2 │      - │" in text
+    assert "mean over the peers: AUROC 0.2500" in text
+
+
+def test_of_many_own_metrics_those_that_fit_are_printed_and_the_others_named(tmp_path: Path) -> None:
+    names = [f"a_rather_long_name_{number}" for number in range(7)]
+    peer(tmp_path, 0, [0.0, 0.0], 0.0, metrics=dict.fromkeys(names, 0.5))
+    text = printed(collect(tmp_path, 1, 1.0), tmp_path, 80)
+    assert text.count("a_rather") == 2, "five in the table by their words, two named"
+    assert max(len(line) for line in text.splitlines() if line.startswith("│")) <= 80
+    assert "more metrics in summary.json: a_rather_long_name_5, a_rather_long_name_6" in text
+
+
+def test_of_a_regression_the_two_columns_are_losses_and_no_cell_is_cut(tmp_path: Path) -> None:
+    """The longest verdict takes two lines."""
+    unlikely = {"measure": "test_loss", "rows": 8, "joined": 1234.5, "alone": 1000.25, "gain": -234.25, "low": -400.5}
+    worth = LOSING | unlikely | {"high": -2.5, "verdict": "inconclusive"}
+    kept = {"kept_point": "alone", "kept_round": 0, "test_loss": 1000.25, "metrics": {"mae": 20.0}}
+    peer(tmp_path, 0, [0.0, 0.0], 0.0, accuracy=None, settings={"keep": "best"}, worth=worth, **kept)
+    found = collect(tmp_path, 1, 1.0)
+    text = printed(found, tmp_path, 80)
+    rows = rows_of(text)
+    cells = ["1234.5000", "1000.2500", "-234.2500", "-400.5000 to -2.5000", "probably"]
+    assert rows[:3] == [["0", *cells], ["", "", "", "", "", "worse"], ["mean", *cells[:3], "-", "-"]]
+    assert rows_of(printed(found, tmp_path, 78))[0] == ["0", *cells[:3], "probably worse"]
+    assert max(map(len, (line for line in text.splitlines() if "│" in line))) <= 80
+    assert "test loss on each peer's own test data (lower is better)" in text
+    assert "metrics of the kept models:" in text
