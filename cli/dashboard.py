@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from dpeer.cli.interrupts import asked_to_stop
 from dpeer.cli.runs_argument import DEFAULT, runs_argument
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.serve_address import ServeAddress, read_serve
 from dpeer.federation.snapshot_words import listed
+from dpeer.federation.stop_signals import asked_to_stop
 from dpeer.optional_libraries import check_libraries
 
 

@@ -9,18 +9,17 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from dpeer.cli.interrupts import asked_to_stop, ended_at_once
+from dpeer.cli.interrupts import ended_at_once
 from dpeer.cli.tables import plain_table
 from dpeer.cli.terminal import Terminal, one_line
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import ranks_of
+from dpeer.federation.stop_signals import asked_to_stop
 from dpeer.results.effect import (
     Effect,
     closing_lines,
-    gain_text,
     headline,
     interval_text,
-    verdict_text,
     verdict_word,
 )
 from dpeer.results.effect_statistics import members_text
@@ -110,7 +109,7 @@ def _compare(folder: Path, device: str | None, file: Path | None) -> None:
 
 
 def _show(found: Combined) -> None:
-    """Print a line for each site, the means over sites and over rows, and the ranks without a file."""
+    """Print a line for each site, the mean over sites, and the ranks without a file."""
     console = Console(highlight=False, markup=False)
     of_accuracy = found.sites[0].worth.of_accuracy
     table = plain_table()
@@ -129,20 +128,12 @@ def _show(found: Combined) -> None:
 
 def _lines(found: Combined) -> list[str]:
     sites, unit = found.sites, "" if found.sites[0].worth.of_accuracy else " of loss"
-    lines = [
-        headline([site.worth for site in sites]),
-        f"{found.improved} of {len(sites)} sites improved, {found.worse} got worse (sign test of sites: p = "
-        f"{found.p_value:.2g})",
-    ]
+    lines = [headline([site.worth for site in sites])]
     if found.low is None or found.high is None:
         lines.append("the mean over sites has an interval from two files on")
     else:
         gain, low, high = (decimals(one, "+") for one in (found.gain, found.low, found.high))
         lines.append(f"mean gain over sites: {gain}{unit} (95 % interval {low} to {high}, Student's t)")
-    if found.by_rows is not None:
-        lines.append(f"mean gain over rows: {gain_text(found.by_rows)}: {verdict_text(found.by_rows)}")
-    elif len(sites) > 1:
-        lines.append("no mean over rows: with --test-split shared sites have measured on the same rows")
     if found.left:
         lines.append(f"not counted, because no member any more: rank {', '.join(map(str, found.left))}")
     if found.missing:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
+from threading import Event
 
 from dpeer.exceptions import CellFailed, DpeerError
 from dpeer.experiments.cells import Cell
 from dpeer.experiments.launchers.launcher import Ended, Launcher, OpenLauncher
-from dpeer.federation.stop_signals import Requests, stop_signals
+from dpeer.federation.stop_signals import asked_to_stop
 
 Tell = Callable[[str], None]
 
@@ -42,43 +39,22 @@ def run_cells(cells: Sequence[Cell], open_launcher: OpenLauncher, tell: Tell, no
     missing = [cell for cell in cells if not cell.done]
     if not missing:
         return True
-    with _stoppable() as stop, open_launcher(missing, note) as launcher:
-        stop.kill = launcher.kill
-        return _Work(missing, launcher, stop, tell, note).run()
+    opened: list[Launcher] = []
 
+    def kill() -> None:
+        for one in opened:
+            one.kill()
 
-class _Stop:
-    """Handles Ctrl-C: the first one is noticed by the loop that runs the cells, the second ends everything at once."""
-
-    def __init__(self) -> None:
-        self.asked, self._requests = False, Requests()
-        self.kill: Callable[[], None] = lambda: None
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal."""
-        if self._requests.insists(number):
-            self.kill()
-            os.write(2, b"dpeer: interrupted; the same command goes on\n")
-            os._exit(130)
-        self.asked = True
-
-
-@contextlib.contextmanager
-def _stoppable() -> Iterator[_Stop]:
-    stop = _Stop()
-    before = {number: signal.signal(number, stop) for number in stop_signals()}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with asked_to_stop(kill) as asked, open_launcher(missing, note) as launcher:
+        opened.append(launcher)
+        return _Work(missing, launcher, asked, tell, note).run()
 
 
 class _Work:
     """Cells and the launcher that runs them."""
 
-    def __init__(self, missing: Sequence[Cell], launcher: Launcher, stop: _Stop, tell: Tell, note: Tell) -> None:
-        self._left, self._launcher, self._stop, self._tell, self._note = list(missing), launcher, stop, tell, note
+    def __init__(self, missing: Sequence[Cell], launcher: Launcher, asked: Event, tell: Tell, note: Tell) -> None:
+        self._left, self._launcher, self._asked, self._tell, self._note = list(missing), launcher, asked, tell, note
         self._running = 0
         self._losses: dict[Path, tuple[int, int]] = {}
         """By folder: how many rounds a cell had completed when it was lost, and how often it was lost there."""
@@ -92,13 +68,13 @@ class _Work:
         failure: DpeerError | None = None
         stopped = False
         while True:
-            while self._left and self._running < self._launcher.room and not self._stop.asked:
+            while self._left and self._running < self._launcher.room and not self._asked.is_set():
                 try:
                     self._start(self._left.pop(0))
                 except DpeerError as error:
                     failure = failure or error
-                    self._stop.asked = True
-            if self._stop.asked and not stopped:
+                    self._asked.set()
+            if self._asked.is_set() and not stopped:
                 stopped = True
                 self._launcher.stop()
             if not self._running:
@@ -111,7 +87,7 @@ class _Work:
                 failure = failure or failed
         if failure is not None:
             raise failure
-        return not self._stop.asked
+        return not self._asked.is_set()
 
     def _start(self, cell: Cell) -> None:
         cell.claim()
@@ -124,14 +100,14 @@ class _Work:
             self._tell(cell.folder.name)
             return None
         if ended.status != "failed":
-            if self._stop.asked:
+            if self._asked.is_set():
                 return None
             if self._launcher.restarts:
                 return self._again(cell, ended)
             if ended.status == "stopped":  # a signal went to the worker alone
-                self._stop.asked = True
+                self._asked.set()
                 return None
-        self._stop.asked = True
+        self._asked.set()
         return _failed(cell, ended)
 
     def _again(self, cell: Cell, ended: Ended) -> CellFailed | None:
@@ -142,7 +118,7 @@ class _Work:
         self._losses[cell.folder] = completed, times
         why = ended.error or "stopped by its host"
         if times >= _LOSSES:
-            self._stop.asked = True
+            self._asked.set()
             return CellFailed(
                 f"{cell.folder.name}: {why}, {times} times in a row without a completed round (out of memory, or of "
                 "time?); the same command goes on", 1,

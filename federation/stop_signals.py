@@ -11,6 +11,9 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 WARNINGS = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU)
 """A batch system's warning before a limit of time, as Slurm and PBS send it; it may come again each second."""
@@ -52,6 +55,31 @@ def stop_signals() -> list[signal.Signals]:
         if handler == signal.SIG_DFL or (one not in WARNINGS and (one != signal.SIGHUP or handler != signal.SIG_IGN)):
             found.append(one)
     return found
+
+
+@contextmanager
+def asked_to_stop(end: Callable[[], None] = lambda: None) -> Iterator[threading.Event]:
+    """An event that the first stop signal within it sets; a second one calls `end`, and ends the process."""
+    asked, requests = threading.Event(), Requests()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if requests.insists(number):
+            end()
+            end_now(number, frame)
+        asked.set()
+
+    before = {number: signal.signal(number, stop) for number in stop_signals()}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def end_now(number: int, frame: FrameType | None) -> None:
+    """End the process: a signal's handler."""
+    os.write(2, b"\ndpeer: interrupted\n")
+    os._exit(130)
 
 
 _answering = False

@@ -77,7 +77,7 @@ def find_gain(joined: Sequence[float], alone: Sequence[float], *, most_is_best: 
     return Gain(gain, low, high, better + worse, _verdict(low, clear=clear))
 
 
-def pooled(found: Sequence[Effect | None], *, by_rows: bool = False) -> Effect | None:
+def pooled(found: Sequence[Effect | None]) -> Effect | None:
     """The mean of the peers' gains with its 95 % interval and verdict.
 
     The interval is normal: the peers' rows are different ones, so their variances add up. Of right and wrong answers
@@ -87,7 +87,6 @@ def pooled(found: Sequence[Effect | None], *, by_rows: bool = False) -> Effect |
 
     Args:
         found: Each peer's effect.
-        by_rows: Whether each row counts once in the mean, and not each peer.
 
     Returns:
         None for fewer than two peers, or where not all have been compared, by the same measure, or if a summary lacks
@@ -100,13 +99,13 @@ def pooled(found: Sequence[Effect | None], *, by_rows: bool = False) -> Effect |
     alike = alike and not (compared[0].of_accuracy and any(one.differ is None for one in compared))
     if not 2 <= len(found) == len(compared) or not alike or not len(gains) == len(widths) == len(compared):
         return None
-    first, weights = compared[0], [float(one.rows or 0) if by_rows else 1.0 for one in compared]
-    gain = fmean(gains, weights)
+    first = compared[0]
+    gain = fmean(gains)
     center, halves = gain, [width / 2 for width in widths]
     if first.of_accuracy:
         parts = [_part_of_pool(one, 1 / len(compared)) for one in compared]
-        center, halves = fmean([mean for mean, _ in parts], weights), [half for _, half in parts]
-    half = math.hypot(*(weight * one for weight, one in zip(weights, halves, strict=True))) / sum(weights)
+        center, halves = fmean(mean for mean, _ in parts), [half for _, half in parts]
+    half = math.hypot(*halves) / len(halves)
     rows, differ = sum(one.rows or 0 for one in compared), sum(one.differ or 0 for one in compared)
     low, high = center - half, center + half
     clear = low > 0 or high < 0

@@ -11,9 +11,8 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.results.effect import Effect, effect_of
-from dpeer.results.effect_statistics import pooled, sign_test
 from dpeer.results.files import parse
-from dpeer.results.json_fields import flag, number, text, whole
+from dpeer.results.json_fields import number, text, whole
 
 FORMAT = 1
 KIND = "what joining was worth to a site"
@@ -38,7 +37,6 @@ class Site:
         members: The ranks in it.
         rank: This site's peer.
         rounds: How many rounds it has completed.
-        shares_rows: Whether other sites may have measured on the same rows.
         worth: Measure, number of rows, gain, interval and verdict.
     """
 
@@ -50,7 +48,6 @@ class Site:
     members: tuple[int, ...]
     rank: int
     rounds: int
-    shares_rows: bool
     worth: Effect
 
     def to_json(self) -> dict[str, Any]:
@@ -59,7 +56,7 @@ class Site:
         return content | {name: getattr(self.worth, name) for name in _OF_EFFECT}
 
 
-_KEYS = ("version", "federation", "size", "member_list", "members", "rank", "rounds", "shares_rows")
+_KEYS = ("version", "federation", "size", "member_list", "members", "rank", "rounds")
 _OF_EFFECT = ("measure", "on", "rows", "differ", "gain", "low", "high", "verdict")
 
 
@@ -74,10 +71,6 @@ class Combined:
         gain: The mean over the sites, each of which counts once.
         low: The lower end of its 95 % interval (Student's t over the sites); None for a single site.
         high: The upper end.
-        improved: At how many sites the gain is above zero.
-        worse: At how many it is below.
-        by_rows: The mean in which each row counts once, with its verdict; None for a single site, and where sites may
-            have the same rows.
     """
 
     sites: tuple[Site, ...]
@@ -86,14 +79,6 @@ class Combined:
     gain: float
     low: float | None
     high: float | None
-    improved: int
-    worse: int
-    by_rows: Effect | None
-
-    @property
-    def p_value(self) -> float:
-        """Of as many sites on one side if both sides were equally likely (a sign test without ties)."""
-        return sign_test(self.improved, self.worse)
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -142,7 +127,6 @@ def _checks(content: Mapping[str, Any], worth: Effect) -> dict[str, bool]:
         "members": len(members) > 1 and all(one is not None and one < highest for one in members),
         "rank": rank is not None and rank < highest,
         "rounds": 0 < (whole(content.get("rounds")) or 0) < 10**9,
-        "shares_rows": flag(content.get("shares_rows")) is not None,
         "measure": worth.measure in ("accuracy", "test_loss"),
         "on": worth.on in ("test", "validation"),
         "rows": 0 < rows < 10**12,
@@ -193,12 +177,9 @@ def combine(sites: Sequence[Site]) -> Combined:
     gains = [site.worth.gain or 0.0 for site in ordered]
     half = None if len(gains) < 2 else _half(gains)
     mean = fmean(gains)
-    shared = any(site.shares_rows for site in ordered)
     return Combined(
-        ordered, members, left, mean, None if half is None else mean - half, None if half is None else mean + half,
-        sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains),
-        None if shared else pooled([site.worth for site in ordered], by_rows=True),
-    )  # fmt: skip
+        ordered, members, left, mean, None if half is None else mean - half, None if half is None else mean + half
+    )
 
 
 def _measure(site: Site) -> str:

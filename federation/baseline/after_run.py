@@ -115,7 +115,7 @@ def give_away(folder: Path, file: Path) -> None:
     version, members = (0, range(size)) if used is None else (used.version, used.members)
     site = Site(
         str(file), dpeer.__version__, _federation(folder), size, version, tuple(members),
-        int(read_object(folder / SUMMARY)["rank"]), summary.completed_rounds or 0, has_shared_rows(folder), effect,
+        int(read_object(folder / SUMMARY)["rank"]), summary.completed_rounds or 0, effect,
     )  # fmt: skip
     try:
         write_json(file, site.to_json())

@@ -24,7 +24,7 @@ def site(rank: int, **values: Any) -> Site:
     }  # fmt: skip
     own = {
         "version": "0.1.0", "federation": FEDERATION, "size": 8, "member_list": 0, "members": tuple(range(8)),
-        "rounds": 20, "shares_rows": False,
+        "rounds": 20,
     }  # fmt: skip
     own |= {name: value for name, value in values.items() if name in own}
     worth |= {name: value for name, value in values.items() if name in worth}
@@ -36,11 +36,11 @@ def test_a_file_is_read_as_it_was_written_and_has_no_row_in_it(tmp_path: Path) -
     written = site(3)
     path.write_text(json.dumps(written.to_json()))
     found = read_site(path)
-    assert found == Site(str(path), written.version, FEDERATION, 8, 0, tuple(range(8)), 3, 20, False, written.worth)
+    assert found == Site(str(path), written.version, FEDERATION, 8, 0, tuple(range(8)), 3, 20, written.worth)
     lists = {name: value for name, value in written.to_json().items() if isinstance(value, list | tuple | dict)}
     assert lists == {"members": tuple(range(8))}
     assert set(written.to_json()) == {
-        "kind", "format", "version", "federation", "size", "member_list", "members", "rank", "rounds", "shares_rows",
+        "kind", "format", "version", "federation", "size", "member_list", "members", "rank", "rounds",
         "measure", "on", "rows", "differ", "gain", "low", "high", "verdict",
     }  # fmt: skip
 
@@ -49,7 +49,7 @@ def test_a_value_that_dpeer_does_not_write_is_damage(tmp_path: Path) -> None:
     path = tmp_path / "worth.json"
     for key, value in (
         ("version", 1), ("federation", "0123"), ("federation", "g" * 32), ("size", 0), ("size", True), ("rank", 8),
-        ("rank", -1), ("rounds", 0), ("shares_rows", None), ("measure", "f1"), ("on", "train"),
+        ("rank", -1), ("rounds", 0), ("measure", "f1"), ("on", "train"),
         ("rows", 0), ("differ", 41), ("gain", 1.5), ("gain", "much"), ("low", None),
         ("high", 0.02), ("verdict", "great"), ("gain", 0.2), ("size", 10**8), ("members", [0]), ("members", [0, 8]),
         ("members", [0, "1"]), ("member_list", -1), ("rounds", 10**12), ("rows", 10**15),
@@ -60,7 +60,7 @@ def test_a_value_that_dpeer_does_not_write_is_damage(tmp_path: Path) -> None:
         assert str(refused.value) == f"{str(path)!r} is damaged: {key} = {value!r}"
 
 
-def test_over_sites_each_counts_once_and_over_rows_each_row() -> None:
+def test_each_site_counts_once() -> None:
     generator = np.random.default_rng(4)
     sizes = [40, 60, 90, 400]
     alone = [(generator.random(size) < 0.7).astype(float) for size in sizes]
@@ -75,11 +75,6 @@ def test_over_sites_each_counts_once_and_over_rows_each_row() -> None:
     over = ttest_1samp(gains, 0).confidence_interval()
     assert found.gain == pytest.approx(np.mean(gains))
     assert (found.low, found.high) == pytest.approx((over.low, over.high))
-    pooled = find_gain(np.concatenate(joined), np.concatenate(alone), most_is_best=True)
-    assert (found.by_rows.rows, found.by_rows.differ) == (sum(sizes), pooled.differ)
-    assert found.by_rows.gain == pytest.approx(pooled.gain)
-    assert (found.by_rows.low, found.by_rows.high) == pytest.approx((pooled.low, pooled.high), abs=0.01)
-    assert found.by_rows.verdict == pooled.verdict
     assert [one.rank for one in found.sites] == [0, 1, 2, 3]
     assert found.missing == (4, 5, 6, 7)
 
@@ -95,19 +90,9 @@ def test_the_members_of_the_last_list_count_and_one_that_left_is_named(tmp_path:
         combine([site(2, **later)])
 
 
-def test_sites_that_improved_are_counted() -> None:
-    gains = [0.1, 0.02, 0.0, -0.05, 0.1, 0.03, 0.2, 0.01]
-    found = combine([site(rank, gain=gain) for rank, gain in enumerate(gains)])
-    assert (found.improved, found.worse, found.missing) == (6, 1, ())
-    assert found.p_value == pytest.approx(2 * (1 + 7) / 2**7)
-
-
-def test_a_single_site_has_no_interval_over_sites_and_rows_of_several_may_be_the_same() -> None:
+def test_a_single_site_has_no_interval() -> None:
     only = combine([site(2)])
-    assert (only.gain, only.low, only.high, only.by_rows) == (0.1, None, None, None)
-    shared = combine([site(0, shares_rows=True), site(1, shares_rows=True)])
-    assert shared.by_rows is None
-    assert shared.low is not None
+    assert (only.gain, only.low, only.high) == (0.1, None, None)
 
 
 KIND = b'"kind": "what joining was worth to a site"'

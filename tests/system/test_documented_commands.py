@@ -100,7 +100,7 @@ def given_away(folder: Path) -> None:
     for rank in range(3):
         worth = Effect("accuracy", "test", rows=40, differ=3, gain=0.0, low=0.0, high=0.0,
                       verdict="inconclusive")  # fmt: skip
-        site = Site(f"worth-{rank}.json", "0.1.0", "ab" * 16, 3, 0, (0, 1, 2), rank, 5, shares_rows=False, worth=worth)
+        site = Site(f"worth-{rank}.json", "0.1.0", "ab" * 16, 3, 0, (0, 1, 2), rank, 5, worth=worth)
         (folder / site.name).write_text(json.dumps(site.to_json()))
 
 
