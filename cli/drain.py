@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import click
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import NoAnswer, NotRunning, ask, left, look, ranks_of
-from dpeer.federation.snapshot_words import state
 from dpeer.results.files import SUMMARY
 from dpeer.results.json_fields import whole
 from dpeer.results.run_folders import read_object
@@ -50,11 +48,12 @@ def drain(run: Path, rank: int | None, back_within: int) -> int:
             reason = error
             click.echo(f"{folder.name}: {'does not run' if left(folder) else 'cannot be asked yet'}")
         else:
+            click.echo(f"{folder.name}: finishes its round; dpeer status {folder} shows what it waits for")
             leaving.append(folder)
     if not leaving:
         raise reason
     try:
-        return max(_follow(leaving), default=0)
+        return max(_wait(leaving))
     except KeyboardInterrupt:
         click.echo(f"dpeer: the drain goes on; dpeer status {run} shows it")
         return 130
@@ -70,39 +69,21 @@ def _chosen(run: Path, rank: int | None) -> list[Path]:
     return chosen
 
 
-def _follow(leaving: list[Path]) -> list[int]:
-    """Print what the peers wait for until the last one has left; an exit code for each."""
-    shown: dict[Path, str] = {}
+def _wait(leaving: list[Path]) -> list[int]:
+    """Print how each of the peers has left, until the last one has; an exit code for each."""
     codes = []
     while leaving:
         for folder in list(leaving):
-            try:
-                found = ask(folder, {"ask": "status"})
-            except NotRunning:
-                if left(folder):
-                    leaving.remove(folder)
-                    codes.append(_ended(folder))
-                continue
-            except NoAnswer as error:
-                line = str(error)
-            else:
-                line = f"{_round(found)}{state(found, timed=False)}"
-            if shown.get(folder) != line:
-                click.echo(f"{folder.name}: {line}")
-                shown[folder] = line
+            with suppress(NoAnswer):
+                try:
+                    ask(folder, {"ask": "status"})
+                except NotRunning:
+                    if left(folder):
+                        leaving.remove(folder)
+                        codes.append(_ended(folder))
         if leaving:
             time.sleep(_EVERY)
     return codes
-
-
-def _round(found: Mapping[str, Any]) -> str:
-    """The round that a peer completes, or has completed before it leaves."""
-    completed, rounds = found["completed"], found["rounds"]
-    if rounds is None or found["phase"] in ("ended", "meet"):
-        return ""
-    if found["phase"] == "part":
-        return f"after round {completed} of {rounds}: "
-    return f"round {min(completed + 1, rounds)} of {rounds}: "
 
 
 def _ended(folder: Path) -> int:

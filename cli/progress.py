@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -31,15 +30,6 @@ from dpeer.results.units import decimals, size
 
 _BAD = ("failed", "stopped")
 
-_SHORT = {
-    "diverged": "training has diverged",
-    "flat": "nothing is learned",
-    "majority": "no better than the most frequent class",
-}
-
-_MOST_ALERTS = 8
-"""Alerts of one kind that are printed; those of more peers stand in the summary."""
-
 
 def open_view(terminal: Terminal, size: int, rounds: int, title: str) -> LiveTable | PlainLines:
     """The view that suits what stderr is."""
@@ -52,7 +42,7 @@ class Printer(View):
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
-        self._alerts: dict[str, list[int]] = {}
+        self._alerts: set[str] = set()
 
     def say(self, line: str) -> None:
         """Print the line."""
@@ -64,13 +54,10 @@ class Printer(View):
             self._terminal.offer(f"rank 0: {note}")
 
     def alert(self, rank: int, alert: Alert) -> None:
-        """Print that a peer's training goes wrong: in full for the first peer, briefly for the others."""
-        seen = self._alerts.setdefault(alert.kind, [])
-        seen.append(rank)
-        if len(seen) == 1:
+        """Print that training goes wrong, once for each kind: the summary names all peers."""
+        if alert.kind not in self._alerts:
+            self._alerts.add(alert.kind)
             self._terminal.offer(f"rank {rank}: {alert.text}")
-        elif len(seen) <= _MOST_ALERTS:
-            self._terminal.offer(f"rank {rank}: {_SHORT[alert.kind]}, like rank {seen[0]}")
 
 
 class PlainLines(Printer):
@@ -84,7 +71,6 @@ class PlainLines(Printer):
         self._entries: dict[int, dict[int, Mapping[str, Any]]] = {}
         self._gone: set[int] = set()
         self._waited_for: set[int] = set()
-        self._first: tuple[int, float] | None = None  # a round, and when it was printed
         self._printed = -1
 
     def __enter__(self) -> Self:
@@ -133,19 +119,7 @@ class PlainLines(Printer):
             # A peer that sat the round out mixed nothing: its missed neighbors were there.
             if lost := sorted({rank for entry in entries.values() if entry["active"] for rank in entry["missed"]}):
                 parts.append(f"missed {', '.join(map(str, lost))}")
-            if left := self._left(number):
-                parts.append(left)
             self._terminal.offer(", ".join(parts))
-
-    def _left(self, number: int) -> str:
-        """The time that the rest of the run will take, as text; empty if it is too early or too short to say."""
-        now = time.monotonic()
-        if self._first is None:
-            self._first = (number, now)
-            return ""
-        began, since = self._first
-        seconds = (now - since) / (number - began) * (self._rounds - 1 - number)
-        return f"{seconds / 60:.0f} min left" if seconds >= 60 else ""
 
 
 @dataclass

@@ -23,15 +23,14 @@ _WAITS = {
 """By phase, the place of a wait."""
 
 
-def state(found: Mapping[str, Any], *, timed: bool = True) -> str:
-    """What a running peer does, from its snapshot: "waits 12 s for bodies: rank 2 (in round 6)"; `timed`: for how long.
+def state(found: Mapping[str, Any]) -> str:
+    """What a running peer does, from its snapshot: "waits 12 s for bodies: rank 2 (in round 6)".
 
     A snapshot of another version of dpeer may have phases that this one does not know.
     """
     words = {"starting": "starts: reads its data", "work": "trains", "ended": "has ended its rounds"}
     phase = found["phase"]
-    long = f"{units.duration(found['waiting_seconds'])} " if timed else ""
-    parts = [words.get(phase) or f"waits {long}{_WAITS.get(phase, phase)}"]
+    parts = [words.get(phase) or f"waits {units.duration(found['waiting_seconds'])} {_WAITS.get(phase, phase)}"]
     if found["why"]:
         parts[0] += f" ({found['why']})"
     if found["waits_for"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -100,7 +101,7 @@ def _check_training(settings: Settings, one: MemberList) -> None:
 
 
 def hand_over(folder: Path, before: MemberList, one: MemberList) -> int:
-    """Hand a list to a running peer, and print who has it until it counts.
+    """Hand a list to a running peer, and wait until it counts.
 
     Returns:
         The exit code.
@@ -109,31 +110,30 @@ def hand_over(folder: Path, before: MemberList, one: MemberList) -> int:
         ConfigurationError: The peer does not take it, or another list counts in its place.
     """
     hand(folder, one)
-    say(f"dpeer: member list {one.version} is at {folder.name}, which tells the others; Ctrl-C ends this view alone")
+    say(
+        f"dpeer: member list {one.version} is at {folder.name}, which tells the others; dpeer members show {folder} "
+        "shows who has it"
+    )
     try:
-        _follow(folder, before, one)
+        _wait(folder, before, one)
     except KeyboardInterrupt:
         say(f"dpeer: the list goes on its way; dpeer members show {folder} shows it")
         return 130
     return 0
 
 
-def _follow(folder: Path, before: MemberList, one: MemberList) -> None:
-    """Print who has a list until it counts."""
-    shown = ""
+def _wait(folder: Path, before: MemberList, one: MemberList) -> None:
+    """Wait until a list counts, and print who has it."""
     while True:
-        try:
-            there = ask_again(folder)
-        except NotRunning as error:
-            raise DpeerError(
-                f"{error}; the list goes on if another member has it: dpeer members show, at that member, says"
-            ) from error
-        except NoAnswer as error:
-            line = str(error)
-        else:
-            words = progress(there, before, one)
+        with suppress(NoAnswer):
+            try:
+                there = ask_again(folder)
+            except NotRunning as error:
+                raise DpeerError(
+                    f"{error}; the list goes on if another member has it: dpeer members show, at that member, says"
+                ) from error
             if one.digest in (there.counts.digest, there.counts.previous):
-                click.echo(f"member list {one.version} counts: {words}")
+                click.echo(f"member list {one.version} counts: {progress(there, before, one)}")
                 return
             if there.waits is None or there.waits.key != one.key:
                 other = there.waits or there.counts
@@ -142,10 +142,6 @@ def _follow(folder: Path, before: MemberList, one: MemberList) -> None:
                     f"({other.digest.hex()[:16]}) in its place: look at it with dpeer members show, then make the "
                     "change anew"
                 )
-            line = f"member list {one.version} waits: {words}"
-        if line != shown:
-            click.echo(line)
-            shown = line
         time.sleep(_EVERY)
 
 

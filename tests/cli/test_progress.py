@@ -54,27 +54,14 @@ def test_a_lost_peer_is_said_and_no_longer_waited_for() -> None:
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_an_alert_is_printed_in_full_once_then_briefly_and_of_many_peers_no_more(terminal: bool) -> None:
+def test_an_alert_of_a_kind_is_printed_once(terminal: bool) -> None:
     out = console(terminal=terminal)
     with open_view(out, 20, 5, "title") as view:
         for rank in range(3, 15):
             view.alert(rank, Alert("flat", "the loss has stayed at [2.3]"))
         view.alert(4, Alert("diverged", "training has diverged: the loss is not finite"))
     message = [found[0].rstrip() for line in lines(out) if (found := re.search(r"rank \d+: .*", line))]
-    assert message[0] == "rank 3: the loss has stayed at [2.3]"
-    assert message[1:8] == [f"rank {rank}: nothing is learned, like rank 3" for rank in range(4, 11)]
-    assert message[8:] == ["rank 4: training has diverged: the loss is not finite"]
-
-
-def test_how_long_the_rest_takes_is_said_where_it_is_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
-    out = console(terminal=False)
-    clock = iter([100.0, 190.0, 280.0, 370.0])
-    monkeypatch.setattr("dpeer.cli.progress.time.monotonic", lambda: next(clock))
-    with PlainLines(out, 1, 4, "title") as view:
-        for number_ in range(4):
-            view.record(0, entry(number_))
-    ends = [line.rpartition(", ")[2] for line in lines(out)[1:]]
-    assert ends == ["sent 1.5 kB", "3 min left", "2 min left", "sent 1.5 kB"]
+    assert message == ["rank 3: the loss has stayed at [2.3]", "rank 4: training has diverged: the loss is not finite"]
 
 
 def test_lines_are_not_wrapped_where_they_are_long() -> None:

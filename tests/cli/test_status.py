@@ -174,7 +174,7 @@ def test_words_of_a_peer_are_shown_as_they_are(dpeer: Callable[..., Any], tmp_pa
         assert "([red]see [/nowhere])" in dpeer("status", tmp_path).out
 
 
-def test_a_drain_prints_what_the_peer_waits_for_and_how_it_left(dpeer: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_drain_prints_how_the_peer_left(dpeer: Callable[..., Any], tmp_path: Path) -> None:
     folder, asked, over = tmp_path / "rank-2", [], threading.Event()
 
     def drain(request: Any) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def test_a_drain_prints_what_the_peer_waits_for_and_how_it_left(dpeer: Callable[
     assert (found.code, found.out.splitlines()) == (
         0,
         [
-            "rank-2: round 8 of 20: waits for bodies: rank 0 (in round 7)",
+            f"rank-2: finishes its round; dpeer status {folder} shows what it waits for",
             "rank-2: left after 8 of 20 rounds; --resume goes on",
         ],
     )
