@@ -183,8 +183,6 @@ def print_compared(found: Compared) -> None:
         show_table(table, console)
     tables, peers = found.files
     click.echo(f"tables {tables}; every peer {peers}; a folder for each run")
-    if found.left_out:
-        click.echo(found.left_out)
 
 
 def show_table(table: Table, console: Console) -> None:

@@ -96,9 +96,8 @@ class Run:
 
         Raises:
             OutputError: The folder holds something else, or cannot be written.
-            ConfigurationError: matplotlib or Jinja2 is not installed, or `path` is no path.
+            ConfigurationError: matplotlib or Jinja2 is not installed.
         """
-        _check_path("path", path)
         check_libraries("Run.report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
         from dpeer.report.out_folder import check_out
         from dpeer.report.page import write_report
@@ -142,9 +141,6 @@ def run(
         raise ConfigurationError(f"settings = {settings!r}: expected dpeer.Settings(...)")
     if mode not in ("cluster", "simulate"):
         raise ConfigurationError(f"mode = {mode!r}: choose 'simulate' or 'cluster'")
-    _check_flags(resume=resume, overwrite=overwrite)
-    if on_record is not None and not callable(on_record):
-        raise ConfigurationError(f"on_record = {on_record!r}: expected a function that takes a peer's line, or None")
     settings = revalidated(settings)
     if mode == "cluster":
         _check_importable(settings)
@@ -176,16 +172,10 @@ def open_run(folder: str | Path) -> Run:
     Raises:
         ConfigurationError: The folder holds no run.
     """
-    _check_path("folder", folder)
     path = Path(folder)
     if not path.is_dir() or read_run(path) is None:
         raise ConfigurationError(f"{str(path)!r} holds no run: name the --out of a run, or `Settings.out`")
     return Run(path)
-
-
-def _check_path(name: str, path: object) -> None:
-    if not isinstance(path, str | Path) or "\0" in str(path):
-        raise ConfigurationError(f"{name} = {path!r}: expected a path")
 
 
 _listening = threading.local()
@@ -223,9 +213,3 @@ def _check_importable(settings: Settings) -> None:
                 f"{what} {name.rpartition(':')[2]!r} cannot be imported by the peers' processes: define it at the top "
                 "of a file, or use mode='simulate'"
             )
-
-
-def _check_flags(**flags: Any) -> None:
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise ConfigurationError(f"{name} = {value!r}: expected True or False")

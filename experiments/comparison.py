@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from dpeer.exceptions import not_written
-from dpeer.experiments.cells import ASKED, Cell, Condition, make_cell
+from dpeer.experiments.cells import Cell, Condition, make_cell
 from dpeer.experiments.experiment import Experiment
 from dpeer.experiments.grid_search import TUNE_SEED, Trial, at_edge, best, trials
 from dpeer.experiments.launchers.launcher import OpenLauncher
@@ -22,10 +22,6 @@ from dpeer.experiments.variants import Variant
 from dpeer.results.files import make_folder
 from dpeer.results.files import replace as replace_file
 from dpeer.topology.settings import build_graph
-
-_NAMED = 3
-"""How many of the runs that are left out are named."""
-
 
 _WITHOUT = "the same command without --shard makes what is missing and prints the tables"
 
@@ -55,7 +51,6 @@ class Compared:
         chosen: The hyperparameters chosen on validation data, a line for each row; empty without a grid.
         tables: The tables.
         files: The files that were written: the tables, and one with a line for every peer.
-        left_out: A line on runs in the folder that the tables do not have; None without such runs.
         figures: The figures of the tables as plain JSON values.
     """
 
@@ -63,7 +58,6 @@ class Compared:
     chosen: Sequence[str]
     tables: Sequence[Table]
     files: tuple[Path, Path]
-    left_out: str | None
     figures: Mapping[str, Any]
 
 
@@ -133,7 +127,7 @@ class Comparison:
             whole.append((condition, results))
         files = self._write(shown, lines, remarks)
         figures = as_json(self._of, whole) | {"chosen": remarks, "files": [str(file) for file in files]}
-        return Compared(self._about(), self._chosen(remarks), shown, files, _left_out(self._out, found), figures)
+        return Compared(self._about(), self._chosen(remarks), shown, files, figures)
 
     def cell(self, variant: Variant, mark: str, condition: Condition, seed: int) -> Cell:
         """The run of a row in a table; one run serves all tables whose differences have no effect on the row."""
@@ -222,19 +216,3 @@ class Comparison:
         replace_file(files[0], "\n".join([*text, *(table.markdown() for table in tables)]))
         replace_file(files[1], csv_text(lines))
         return files
-
-
-def _left_out(out: Path, shown: Collection[Path]) -> str | None:
-    """A line on earlier runs in a comparison's folder that its new tables do not have; None without such runs.
-
-    Args:
-        out: The comparison's folder.
-        shown: The folders of the runs in the tables.
-    """
-    ended = {path.parent for path in out.glob("*/summary.json")} & {path.parent for path in out.glob(f"*/{ASKED}")}
-    found = sorted(folder.name for folder in ended.difference(shown))
-    if not found:
-        return None
-    some = ", ".join(found[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
-    count = "1 run" if len(found) == 1 else f"{len(found)} runs"
-    return f"not in these tables, but still in {out}: {count} of earlier comparisons ({some})"

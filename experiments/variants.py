@@ -128,12 +128,7 @@ def setting_name(key: str, where: str, *, of_a_row: bool = False) -> str:
     allowed = _OF_A_ROW if of_a_row else (*_OF_A_ROW, *DATA)
     if name in allowed:
         return name
-    if name in RESERVED:
-        raise ConfigurationError(f"{where}: {key!r} cannot be set here: {RESERVED[name]}")
-    if name in DATA:
-        raise ConfigurationError(
-            f"{where}: {key!r} must be the same for all rows of a table, which are compared peer by peer"
-        )
     if name in Settings.model_fields:
-        raise ConfigurationError(f"{where}: {key!r} is the same for all runs of a comparison")
+        why = RESERVED.get(name, "all rows of a table, which are compared peer by peer, have the same")
+        raise ConfigurationError(f"{where}: {key!r} cannot be set here: {why}")
     raise UnknownName("key", key, allowed, where)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -14,15 +14,11 @@ from dpeer.federation.run_settings import RunPart
 from dpeer.sections import Section
 from dpeer.toml_text import read_toml
 
-What = Literal["crash", "cut", "slow"]
-
-_KINDS: tuple[What, ...] = get_args(What)
-
 
 class Fault(Section):
     """A table `[[fault]]`: a fault that happens once; `lasts` is in rounds' time, None for good."""
 
-    what: What
+    what: Literal["crash", "cut", "slow"]
     ranks: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     round: Annotated[int, Field(ge=0)]
     lasts: Annotated[float, Field(gt=0, le=10_000)] | None = Field(None, alias="for")
@@ -86,22 +82,17 @@ def read_faults(path: Path, size: int, rounds: int) -> Faults:
 
 def _config_error(first: Mapping[str, Any], path: Path) -> ConfigurationError:
     """Pydantic's first error as one line."""
-    location = list(first["loc"])
-    nested = len(location) > 1 and location[0] == "fault"
-    where = f"[[fault]] {location[1] + 1} of {path}" if nested else str(path)
-    keys = [part for part in location[2 if nested else 0 :] if isinstance(part, str)]
-    key = keys[0] if keys else "fault"
+    location = first["loc"]
+    section: type[Section] = Faults
+    where = str(path)
+    if location[:1] == ("fault",) and location[1:]:
+        section, where, location = Fault, f"[[fault]] {location[1] + 1} of {path}", location[2:]
     if first["type"] == "extra_forbidden":
-        section = Fault if nested else Faults
-        return UnknownName("key", key, [field.alias or name for name, field in section.model_fields.items()], where)
-    if key == "what" and isinstance(first["input"], str):
-        return UnknownName("fault", first["input"], _KINDS, f"what in {where}")
-    if key == "fault" and first["type"] != "value_error":
-        return ConfigurationError(f"fault in {where} = {first['input']!r}: expected tables [[fault]]")
-    if first["type"] == "missing":
-        added = {"what": f"what = one of {', '.join(_KINDS)}", "ranks": "ranks = [N, ...]", "round": "round = N"}[key]
-        return ConfigurationError(f"{key} is missing in {where}: add {added}")
+        known = [field.alias or name for name, field in section.model_fields.items()]
+        return UnknownName("key", location[0], known, where)
     if first["type"] == "value_error":
         named, _, why = str(first["ctx"]["error"]).partition(": ")
         return ConfigurationError(f"{named} in {where}: {why}")
-    return ConfigurationError(f"{key} in {where} = {first['input']!r}: {first['msg'].lower()}")
+    key = location[0] if location else "fault"
+    value = "" if first["type"] == "missing" else f" = {first['input']!r}"
+    return ConfigurationError(f"{key} in {where}{value}: {first['msg'].lower()}")

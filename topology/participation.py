@@ -41,20 +41,11 @@ class Participation:
         graphs: The graphs as they are when everyone takes part.
         fraction: The share of the peers that takes part in each round, more than 0 and at most 1.
         seed: The seed of the draws, at least 0. Public: every peer makes the same draw by itself.
-
-    Raises:
-        TopologyError: If the fraction or seed is out of range.
     """
 
     graphs: Graphs
     fraction: float
     seed: int
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.fraction <= 1.0:  # not "<= 0 or > 1", so that a NaN is caught too
-            raise TopologyError(f"participation: fraction {self.fraction:g}: choose more than 0 and at most 1")
-        if self.seed < 0:
-            raise TopologyError(f"participation: seed {self.seed}: choose 0 or more")
 
     @property
     def size(self) -> int:
@@ -110,11 +101,10 @@ class ServerSampling(Participation):
     """The full graph, of which only the sample of a `Participation` trains and sends, and all hear it.
 
     Raises:
-        TopologyError: Not everyone hears everyone with the same weight, or the fraction or seed is out of range.
+        TopologyError: Not everyone hears everyone with the same weight.
     """
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         graph = self.graphs
         if not isinstance(graph, Topology) or not np.allclose(graph.weights, 1 / graph.size, rtol=0, atol=1e-12):
             raise TopologyError(

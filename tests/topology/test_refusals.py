@@ -1,7 +1,6 @@
 """Graphs, weights and samples of peers that do not exist."""
 
 from collections.abc import Callable
-from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +89,6 @@ def test_a_rank_beyond_the_last(call: Callable[[], object]) -> None:
     ("call", "fragment"),
     [
         (lambda: RING.at(0, -1), "rank -1"),
-        (lambda: Participation(RING, 0.0, 0), "participation: fraction 0"),
-        (lambda: Participation(RING, nan, 0), "participation: fraction nan"),
-        (lambda: Participation(RING, 0.5, -1), "participation: seed -1"),
         (lambda: ServerSampling(RING, 0.5, 0), "participation-mode server"),
     ],
 )
