@@ -93,17 +93,8 @@ def start(
         hold.enter_context(rank_lock.held(rank_folder(own.out, number)))
         terminal.say("dpeer: loading PyTorch, the task and its data ...")
         with ended_at_once():
-            from dpeer.federation.serving import (  # torch is imported only now: mistakes show at once
-                ServeStatus,
-                Stopper,
-                serve,
-            )
+            from dpeer.federation.serving import Stopper, serve  # torch is imported only now: mistakes show at once
 
-        status = None
-        if own.serve is not None:
-            own_host = addresses.host_of(settings, number)
-            names = () if own_host is None else (own_host,)
-            status = ServeStatus(read_serve(own.serve), names)
         bar = Bar(terminal, own.rounds if starting.listed is None else starting.listed.rounds)
 
         async def meet(bound: str | None) -> Mapping[int, str]:
@@ -121,7 +112,7 @@ def start(
             return await serve(
                 own, number, listen=listen, meet=meet, stopper=stopper, resume=resume,
                 given=starting.given, keyring=keyring, sink=terminal.log, report=report, hold=hold,
-                status=status,
+                status=None if own.serve is None else read_serve(own.serve),
             )  # fmt: skip
 
         with ended_at_once(), bar:

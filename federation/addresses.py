@@ -105,15 +105,6 @@ def all_on_this_host(network: NetworkPart, size: int) -> bool:
     )
 
 
-def host_of(network: NetworkPart, rank: int) -> str | None:
-    """The host at which a rank is dialled; this one where no rank has an address, None where it cannot be dialled."""
-    if not from_file(network):
-        return "127.0.0.1"
-    own = network.rank.get(rank)
-    match = None if own is None or own.address is None else _TCP.fullmatch(own.address)
-    return None if match is None else match["host"].strip("[]")
-
-
 def unresolvable(address: str) -> str | None:
     """The address's host if no name server knows it (yet); None if it can be dialled."""
     if is_ipc(address, "address"):

@@ -29,7 +29,7 @@ _EVERY = 1.0
 """Seconds between two snapshots."""
 
 _LOOKS_EVERY = 0.25
-"""Seconds within which a closed server ends."""
+"""Seconds within which a server that is to close ends."""
 
 _FIGURES = ("accuracy", "test_loss", "train_loss")
 """Fields of a record that are releases of the data where privacy is on."""
@@ -97,7 +97,6 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
     Args:
         address: Where to listen.
         board: What is shown.
-        names: Further names of this host, by which it may be asked.
 
     Attributes:
         address: Where it listens, with the port that the system has given.
@@ -109,7 +108,7 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, address: ServeAddress, board: Board, names: Iterable[str] = ()) -> None:
+    def __init__(self, address: ServeAddress, board: Board) -> None:
         listening = bound(address, "--serve")
         TCPServer.__init__(self, listening.getsockname(), _Handler, bind_and_activate=False)
         self.socket.close()
@@ -118,19 +117,13 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         # Not by `server_bind`, which looks up this host's name: that can take seconds.
         self.server_name, self.server_port = address.host, self.server_address[1]
         self.setup_environ()
-        self.set_app(_app(board, {one.lower() for one in ("localhost", address.host, socket.gethostname(), *names)}))
+        self.set_app(_app(board, {one.lower() for one in ("localhost", address.host, socket.gethostname())}))
         self.address = ServeAddress(address.host, self.server_port)
-        self._closing = threading.Event()
-        threading.Thread(target=self._run, name="metrics", daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=[_LOOKS_EVERY], name="metrics", daemon=True).start()
 
     def close(self) -> None:
-        """Answer no more; returns at once."""
-        self._closing.set()
-
-    def _run(self) -> None:
-        self.timeout = _LOOKS_EVERY
-        while not self._closing.is_set():
-            self.handle_request()
+        """Answer no more."""
+        self.shutdown()
         self.server_close()
 
     def get_request(self) -> tuple[Any, Any]:
@@ -163,7 +156,7 @@ def _app(board: Board, names: set[str]) -> Callable[[WSGIEnvironment, StartRespo
         path, age = environ.get("PATH_INFO", ""), board.age
         code, text = "404 Not Found", "served here: /metrics /healthz\n"
         if not _is_known(environ.get("HTTP_HOST"), names):
-            code, text = "421 Misdirected Request", "use an IP address, or the name in `serve` or `address`\n"
+            code, text = "421 Misdirected Request", "use an IP address, or the name in `serve`\n"
         elif path == "/metrics":
             found: Iterable[bytes] = exposed(environ, start)
             return found

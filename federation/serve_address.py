@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
-from contextlib import ExitStack
 from dataclasses import dataclass
 
 from dpeer.exceptions import not_bound
@@ -81,23 +81,14 @@ def bound(address: ServeAddress, option: str) -> socket.socket:
     Raises:
         AddressError: The address cannot be bound.
     """
-    everywhere = address.host == "*"
-    both = everywhere and socket.has_dualstack_ipv6()
-    host = ("::" if both else "0.0.0.0") if everywhere else address.host  # noqa: S104 - as the user has asked
+    both = address.host in ("*", "::") and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both or ":" in address.host else socket.AF_INET
+    place = ("" if address.host == "*" else address.host, address.port)
     try:
-        found = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, place = min(found, key=lambda one: one[0] == socket.AF_INET6)
-        with ExitStack() as failing:
-            listening = failing.enter_context(socket.socket(family))
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if both:
-                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-            listening.bind(place)
-            listening.listen()
-            failing.pop_all()
-        return listening
+        return socket.create_server(place, family=family, dualstack_ipv6=both)
     except (OSError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or error
+        number = getattr(error, "errno", None) or 0  # a name server's is negative, and has words of its own
+        why = os.strerror(number) if number > 0 else getattr(error, "strerror", error)
         raise not_bound(
             f"{option} {address}: this host cannot listen there: {why}; choose an address of its own and a free port",
             error,

@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,15 +52,6 @@ END_WITHIN = 60.0
 
 Meet = Callable[[str | None], Awaitable[Mapping[int, str] | None]]
 """Called with the address at which this peer listens; returns the addresses of all peers by rank, or None to stop."""
-
-
-@dataclass(frozen=True)
-class ServeStatus:
-    """Where a peer answers HTTP requests for its metrics."""
-
-    address: ServeAddress
-    names: tuple[str, ...] = ()
-    """Further names of this host, by which it may be asked."""
 
 
 class Stopper:
@@ -132,7 +123,7 @@ async def serve(
     sink: Sink | None = None,
     report: Report = lambda event: None,
     hold: AbstractContextManager[Any] | None = None,
-    status: ServeStatus | None = None,
+    status: ServeAddress | None = None,
 ) -> Outcome | None:
     """Assemble a peer, connect it and run its rounds; None if it was stopped before it had connected.
 
@@ -297,7 +288,7 @@ async def _serve(
 
 @asynccontextmanager
 async def _served(
-    starting: Snapshot, status: ServeStatus | None, worker: Worker, log: PeerLog, *, private: bool
+    starting: Snapshot, status: ServeAddress | None, worker: Worker, log: PeerLog, *, private: bool
 ) -> AsyncIterator[Board | None]:
     """Context in which metrics are served, where that was asked for, from a board that is kept filled."""
     if status is None:
@@ -306,11 +297,11 @@ async def _served(
     from dpeer.federation.metrics_server import Board, MetricsServer  # prometheus-client and http.server
 
     board = Board(lambda: starting, private=private)
-    server = await worker.run(MetricsServer, status.address, board, status.names)
-    host = "127.0.0.1" if status.address.everywhere else status.address.host
+    server = await worker.run(MetricsServer, status, board)
+    host = "127.0.0.1" if status.everywhere else status.host
     url = f"http://{ServeAddress(host, server.address.port)}/metrics"
     log.info("serving", message=f"metrics at {url}", address=str(server.address))
-    if not status.address.loopback:
+    if not status.loopback:
         log.warning(
             "serving-openly",
             message=f"metrics at {server.address} have no password: all who reach it can read them (docs/security.md)",
@@ -321,4 +312,4 @@ async def _served(
         yield board
     finally:
         filling.cancel()
-        server.close()
+        await asyncio.to_thread(server.close)
