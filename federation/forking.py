@@ -9,13 +9,12 @@ import sys
 import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from multiprocessing import forkserver, process, resource_tracker
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from dpeer.exceptions import ConfigurationError
 from dpeer.federation.stop_signals import STOP_SIGNALS
 
 _LONGEST_FOLDER = 60
@@ -65,43 +64,16 @@ def context(libraries: Collection[str] = ()) -> ForkServerContext | SpawnContext
 
 
 def socket_folder() -> str:
-    """A folder for temporary files whose name is short enough for sockets in it, whatever TMPDIR is.
-
-    Raises:
-        ConfigurationError: None can be written.
-    """
-    try:
-        usual = tempfile.gettempdir()
-    except FileNotFoundError:
-        usual = None
-    places = [usual, "/tmp", "/var/tmp", os.environ.get("XDG_RUNTIME_DIR")]  # noqa: S108 - mkdtemp makes a private one
-    short = next((place for place in places if place and _holds_sockets(place)), None)
-    if short is None:
-        raise ConfigurationError(
-            f"TMPDIR = {os.environ.get('TMPDIR', '')!r}: processes need a folder for sockets of at most "
-            f"{_LONGEST_FOLDER} bytes that can be written, and neither this one nor /tmp is: set TMPDIR to one"
-        )
-    return short
+    """A folder for temporary files whose name is short enough for sockets in it, whatever TMPDIR is."""
+    usual = tempfile.gettempdir()
+    return usual if len(os.fsencode(Path(usual).absolute())) <= _LONGEST_FOLDER else "/tmp"  # noqa: S108 - mkdtemp's
 
 
 @contextmanager
 def _short_folder() -> Iterator[None]:
     """Multiprocessing makes its socket in such a folder."""
-    short = socket_folder()
-    config: dict[str, Any] = process.current_process()._config  # type: ignore[attr-defined]  # where it keeps its folder
-    cached, before = config.get("tempdir"), tempfile.tempdir
-    if cached is not None and not _holds_sockets(str(Path(cached).parent)):
-        config["tempdir"] = None
-    tempfile.tempdir = short
+    before, tempfile.tempdir = tempfile.tempdir, socket_folder()
     try:
         yield
     finally:
         tempfile.tempdir = before
-
-
-def _holds_sockets(folder: str) -> bool:
-    return (
-        len(os.fsencode(Path(folder).absolute())) <= _LONGEST_FOLDER
-        and Path(folder).is_dir()
-        and os.access(folder, os.W_OK | os.X_OK)
-    )
