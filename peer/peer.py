@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -29,8 +29,7 @@ from dpeer.peer.learner import Learner
 from dpeer.peer.logs import PeerLog
 from dpeer.peer.member_requests import answer_members
 from dpeer.peer.rank_folder import RankFolder
-from dpeer.peer.rounds import run_rounds
-from dpeer.peer.saver import Saver
+from dpeer.peer.rounds import RoundLoop
 from dpeer.peer.snapshot import Snapshot, take_snapshot
 from dpeer.peer.transport import Transport
 from dpeer.peer.worker import Worker
@@ -133,7 +132,6 @@ class Peer:
     Attributes:
         core: The peer's decisions, and its knowledge of its neighbors.
         driver: Runs the core over the transport.
-        saver: Writes the completed rounds.
     """
 
     def __init__(
@@ -173,7 +171,6 @@ class Peer:
         self._files = files or RankFolder(
             config, learner, outbox, members.lost, facts or {}, warn, lambda: self.core.schedule.rounds
         )
-        self.saver = Saver(self._files, worker, self._completed, self._saved)
         self._stopping = asyncio.Event()
 
     async def listen(self) -> str | None:
@@ -191,7 +188,6 @@ class Peer:
                 self.core.lists.resume(*await self._worker.run(self._files.take_up_lists))
             self._start = await self._worker.run(self._files.take_up)
             self.core.round_budget.resume(self._files.releases.last_limit)
-            self.saver.begin(self._start)
             if self._start:
                 self._log.info("resuming", message=f"resuming at round {self._start + 1}", round=self._start)
             if self.config.listen is None or not (self.neighbors or self.config.lists):
@@ -231,7 +227,11 @@ class Peer:
             listed = lists is not None and lists.counts.version > 0  # then the core knows who has which address
             to_dial = () if listed else dialled(self.config.rank, self.neighbors, addresses)
             self.driver.open(to_dial, addresses, self._start)
-            status = await self._until_stopped(self._run())
+            loop = RoundLoop(
+                self._start, self._learner, self.driver, self._worker, self._files, self._happened,
+                evaluate_every=self.config.evaluate_every,
+            )  # fmt: skip
+            status = await self._until_stopped(loop)
             leaving = _GOODBYES[status]
             if early is not None:
                 await early
@@ -294,7 +294,7 @@ class Peer:
         if event.event in ("waiting", "paused") and "round" in event.fields:
             self._report({"kind": "waiting", "neighbors": list(event.fields["neighbors"])})
 
-    async def _run(self) -> None:
+    async def _run(self, loop: RoundLoop) -> None:
         await self.driver.wait("meet")
         self._report({"kind": "connected"})
         if self.neighbors:
@@ -302,17 +302,10 @@ class Peer:
             then = f"starting with round {self._start + 1}" if self._start < self._rounds else "no round is left"
             message = f"connected to {len(self.neighbors)} {named}; {then}"
             self._log.info("connected", message=message, neighbors=self.neighbors, round=self._start)
-        await run_rounds(
-            self._start,
-            self._learner,
-            self.driver,
-            self._worker,
-            self.saver,
-            evaluate_every=self.config.evaluate_every,
-        )
+        await loop.run()
 
-    async def _until_stopped(self, run: Coroutine[Any, Any, None]) -> Ending:
-        running = asyncio.create_task(run)
+    async def _until_stopped(self, loop: RoundLoop) -> Ending:
+        running = asyncio.create_task(self._run(loop))
         stopping = asyncio.create_task(self._stopping.wait())
         try:
             ends: set[asyncio.Future[Any]] = {running, stopping, self.driver.broken}
@@ -324,7 +317,7 @@ class Peer:
                 running.cancel()
             outcome = (await asyncio.gather(running, return_exceptions=True))[0]
             # A job on the worker goes on after its round was cancelled: a checkpoint is finished, not torn.
-            late = [await self._worker.drain(), await self.saver.close()]
+            late = [await self._worker.drain(), await loop.close()]
         stopped = self._stopping.is_set()
         if self.driver.broken.done():
             self.driver.broken.result()
@@ -350,11 +343,12 @@ class Peer:
     async def _keep_lists(self, counts: MemberList, waits: MemberList | None) -> None:
         await self._worker.write(self._files.keep_lists, counts, waits)
 
-    def _completed(self, number: int) -> None:
-        self._report({"kind": "completed", "round": number})
-
-    def _saved(self, entry: dict[str, Any]) -> None:
-        self._report({"kind": "record", "entry": entry})
+    def _happened(self, event: dict[str, Any]) -> None:
+        """Report a round; log its line, once that is saved, and the alerts that it gives rise to."""
+        self._report(event)
+        if event["kind"] != "record":
+            return
+        entry = event["entry"]
         self._log.info("round", message=_line(entry, self._rounds), round=entry["round"])
         for alert in self._watch.look(entry):
             self._log.warning("training-warning", message=alert.text, round=entry["round"], reason=alert.kind)

@@ -11,7 +11,7 @@ from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.membership import Membership, Status
 from dpeer.peer.core.send_queue import SendQueue
-from dpeer.peer.saver import Saver
+from dpeer.peer.rounds import RoundLoop
 from dpeer.results.records import RoundRecord
 from dpeer.simulation.network import Conditions
 from dpeer.topology import Row
@@ -161,7 +161,7 @@ def forget_the_last_release(patch):
 
 
 def go_on_before_it_is_saved(patch):
-    patch.setattr(Saver, "once_saved", lambda self, call: call())
+    patch.setattr(RoundLoop, "_once_saved", lambda self, call: call())
 
 
 def mix_with_the_whole_row(patch):
