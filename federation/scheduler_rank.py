@@ -11,8 +11,8 @@ from dpeer.exceptions import ConfigurationError
 ENVIRONMENT = "env"
 """Said in place of a number: the rank is that of Slurm, Open MPI or a pod's name."""
 
-
-_VARIABLES = ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
+_VARIABLES = ("SLURM_ARRAY_TASK_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
+"""The first that is set counts: each task of a Slurm array is a job of its own, in which SLURM_PROCID begins at 0."""
 
 
 def own_rank(text: str) -> int:
@@ -24,27 +24,10 @@ def own_rank(text: str) -> int:
     Raises:
         ConfigurationError: It is neither, or the environment says no rank.
     """
-    return _from_environment() if text == ENVIRONMENT else _number(text, "--rank")
-
-
-def source() -> str:
-    """What `--rank env` takes the rank from: an environment variable, or the host name."""
-    names = ("SLURM_ARRAY_TASK_ID", *_VARIABLES)
-    return next((name for name in names if name in os.environ), f"the host name {socket.gethostname()!r}")
-
-
-def _number(text: str, source: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise ConfigurationError(f"{source} {text!r}: expected a number from 0, or `--rank env`")
-    return int(text)
-
-
-def _from_environment() -> int:
-    if "SLURM_ARRAY_TASK_ID" in os.environ:
-        return _of_array()
-    for name in _VARIABLES:
-        if name in os.environ:
-            return _number(os.environ[name], f"{name} =")
+    if text != ENVIRONMENT:
+        return _number(text, "--rank")
+    if (name := _variable()) is not None:
+        return _number(os.environ[name], f"{name} =")
     ordinal = re.search(r"-(\d+)$", socket.gethostname())
     if ordinal:
         return int(ordinal[1])
@@ -53,23 +36,16 @@ def _from_environment() -> int:
     )
 
 
-def _of_array() -> int:
-    """The place of a Slurm array's task: each task is a job of its own, in which SLURM_PROCID begins at 0."""
-    task = _number(os.environ["SLURM_ARRAY_TASK_ID"], "SLURM_ARRAY_TASK_ID =")
-    process, processes = os.environ.get("SLURM_PROCID", "0"), os.environ.get("SLURM_NTASKS", "1")
-    if process != "0" or processes != "1":
-        raise ConfigurationError(
-            f"--rank env: both SLURM_ARRAY_TASK_ID = {task} and SLURM_PROCID = {process} of {processes} could be the "
-            "rank: write --rank $SLURM_PROCID or --rank $SLURM_ARRAY_TASK_ID"
-        )
-    last = _of_environment("MAX", task)
-    if (count := _of_environment("COUNT", last + 1)) != last + 1:
-        raise ConfigurationError(
-            f"--rank env: SLURM_ARRAY_TASK_MAX = {last} of {count} numbers: submit the array with --array=0-{count - 1}"
-        )
-    return task
+def source() -> str:
+    """What `--rank env` takes the rank from: an environment variable, or the host name."""
+    return _variable() or f"the host name {socket.gethostname()!r}"
 
 
-def _of_environment(name: str, default: int) -> int:
-    key = f"SLURM_ARRAY_TASK_{name}"
-    return _number(os.environ.get(key, str(default)), f"{key} =")
+def _variable() -> str | None:
+    return next((name for name in _VARIABLES if name in os.environ), None)
+
+
+def _number(text: str, source: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise ConfigurationError(f"{source} {text!r}: expected a number from 0, or `--rank env`")
+    return int(text)

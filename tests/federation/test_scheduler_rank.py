@@ -1,21 +1,27 @@
 """The rank that a scheduler gives."""
 
+import socket
+
 import pytest
 
 from dpeer.federation.scheduler_rank import own_rank, source
 
 
-def slurm(monkeypatch: pytest.MonkeyPatch, **values: int | str) -> None:
-    for name in ("PROCID", "NTASKS", "ARRAY_TASK_ID", "ARRAY_TASK_MAX", "ARRAY_TASK_COUNT"):
-        monkeypatch.delenv(f"SLURM_{name}", raising=False)
-    for name, value in values.items():
-        monkeypatch.setenv(f"SLURM_{name}", str(value))
-
-
-def test_the_numbers_of_an_arrays_tasks_are_their_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
-    for number in range(4):
-        slurm(monkeypatch, PROCID=0, NTASKS=1, ARRAY_TASK_ID=number, ARRAY_TASK_MAX=3, ARRAY_TASK_COUNT=4)
-        found.append(own_rank("env"))
-    assert found == [0, 1, 2, 3]
-    assert source() == "SLURM_ARRAY_TASK_ID"
+@pytest.mark.parametrize(
+    ("variables", "rank", "of"),
+    [
+        ({"SLURM_ARRAY_TASK_ID": "3", "SLURM_PROCID": "0"}, 3, "SLURM_ARRAY_TASK_ID"),
+        ({"SLURM_PROCID": "2", "OMPI_COMM_WORLD_RANK": "0"}, 2, "SLURM_PROCID"),
+        ({"OMPI_COMM_WORLD_RANK": "4"}, 4, "OMPI_COMM_WORLD_RANK"),
+        ({}, 5, "the host name 'trainer-5'"),
+    ],
+)
+def test_the_first_variable_that_is_set_counts_or_the_number_of_a_pod(
+    variables: dict[str, str], rank: int, of: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SLURM_ARRAY_TASK_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(socket, "gethostname", lambda: "trainer-5")
+    assert (own_rank("env"), source()) == (rank, of)
