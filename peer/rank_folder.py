@@ -140,9 +140,7 @@ class RankFolder:
             )
         self.releases = ReleasedFile(out, resume=self._config.resume, every=self._config.checkpoint_every)
         self._metrics, self.progress = self._lines(state)
-        if (damage := self._metrics.damage) is not None:
-            self._warn(f"{str(metrics)!r}: {damage}; the run goes on, for the checkpoint has all that it needs")
-            self._warned = True
+        self._missing()
         if state is not None:
             self.saved_at = checkpoint.written_at(out)
             # One of another disk may have other bytes, where the operator states rounds that it may have released.
@@ -332,21 +330,25 @@ class RankFolder:
             })  # fmt: skip
             self.progress = replace(self.progress, last={**(self.progress.last or {}), **figures})
 
-    def _results(self, status: str) -> dict[str, Any]:
+    def _missing(self) -> int:
+        """How many lines of completed rounds metrics.jsonl lacks; warns of them once."""
         missing = self._metrics.missing(self.progress.completed)
         if missing and not self._warned:
             self._warned = True
             self._warn(
-                f"{str(self._config.out / METRICS)!r} lacks {missing} of {self.progress.completed} lines "
-                "(metrics_missing in summary.json): another program has changed it in mid-run"
+                f"{str(self._config.out / METRICS)!r} lacks {missing} of {self.progress.completed} lines: they were "
+                "damaged, or removed by another program; the run goes on, for the checkpoint has all that it needs"
             )
+        return missing
+
+    def _results(self, status: str) -> dict[str, Any]:
         return {
             "rank": self._config.rank,
             "status": status,
             "completed_rounds": self.progress.completed,
             "diverged": self.diverged,
             **self.progress.entries(self._learner),
-            "metrics_missing": missing,
+            "metrics_missing": self._missing(),
             "wall_seconds": round(self._seconds(), 3),
         }
 

@@ -1,7 +1,6 @@
 """A rank's folder: metrics that other programs change, failed runs, and bodies in the checkpoint."""
 
 import json
-import re
 
 import pytest
 
@@ -98,14 +97,14 @@ def test_the_last_round_in_which_it_has_mixed_is_kept_over_a_resume(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "warning", "missing", "left"),
+    ("change", "missing", "left"),
     [
-        (lambda metrics: metrics.unlink(), "it is not there any more", 3, [3]),
-        (damage, "1 damaged line is left out; it lacks the line of round 2", 1, [0, 2, 3]),
-        (tear, "its last line has no end .* and is cut", 0, [0, 1, 2, 3]),
+        (lambda metrics: metrics.unlink(), 3, [3]),
+        (damage, 1, [0, 2, 3]),
+        (tear, 0, [0, 1, 2, 3]),
     ],
 )
-def test_a_resumed_run_goes_on_with_damaged_metrics_and_loses_no_figure(change, warning, missing, left, tmp_path):
+def test_a_resumed_run_goes_on_with_damaged_metrics_and_loses_no_figure(change, missing, left, tmp_path):
     run(begun(tmp_path), 0, 1, 2)
     change(tmp_path / "metrics.jsonl")
     warnings = []
@@ -115,8 +114,8 @@ def test_a_resumed_run_goes_on_with_damaged_metrics_and_loses_no_figure(change, 
     second.conclude("done")
     assert of_summary(tmp_path, "completed_rounds", "bytes_sent", "rounds_mixed") == [4, 20, 4]
     assert of_summary(tmp_path, "metrics_missing", "accuracy") == [missing, 0.3]
-    assert len(warnings) == 1
-    assert re.search(f"metrics.jsonl': {warning}; the run goes on", warnings[0])
+    assert len(warnings) == (missing > 0)
+    assert all(f"metrics.jsonl' lacks {missing} of 3 lines: " in warning for warning in warnings)
     assert [json.loads(line)["round"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == left
 
 
@@ -133,7 +132,7 @@ def test_lines_that_are_gone_at_the_end_are_counted_and_cost_no_figure(at_the_en
     assert of_summary(tmp_path, "completed_rounds", "metrics_missing", "bytes_sent") == [4, 4, 20]
     assert of_summary(tmp_path, "kept_round", "accuracy") == [0, 0.0], "the best round's line is known all the same"
     assert len(warnings) == 1
-    assert "metrics.jsonl' lacks 4 of 4 lines (metrics_missing in summary.json)" in warnings[0]
+    assert "metrics.jsonl' lacks 4 of 4 lines: " in warnings[0]
 
 
 def test_a_run_that_failed_leaves_its_summary_also_where_the_model_cannot_be_measured(tmp_path):
