@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from dpeer.training import TorchLearner, build_learner
@@ -14,7 +13,6 @@ from tests.training.linear import (
     BODY,
     COUNT,
     DECAY,
-    FULL,
     RING,
     SIZE,
     STEPS,
@@ -65,28 +63,8 @@ def gossip(matrix: Matrix, lr: float, momentum: float) -> Matrix:
     return b
 
 
-def diloco(lr: float, momentum: float) -> Vector:
-    """Algorithm 1 of DiLoCo: one global model, and torch's own SGD with Nesterov's momentum outside."""
-    theta = torch.nn.Parameter(torch.from_numpy(begin()))
-    outer = torch.optim.SGD([theta], lr=lr, momentum=momentum, nesterov=momentum > 0)
-    for number in range(ROUNDS):
-        now = theta.detach().numpy().copy()
-        changes = [now - sgd(now, rank, number) for rank in range(SIZE)]
-        theta.grad = torch.from_numpy(np.mean(changes, axis=0))
-        outer.step()
-    return theta.detach().numpy()
-
-
 def stepped(lr: float = 0.7, momentum: float = 0.9, **more: Any) -> list[TorchLearner]:
     return peers(EXAMPLE, options={"outer_lr": lr, "outer_momentum": momentum}, **more)
-
-
-@pytest.mark.parametrize(("lr", "momentum"), [(0.7, 0.9), (0.5, 0.0)])
-def test_peers_of_a_full_graph_are_dilocos_server(lr: float, momentum: float) -> None:
-    learners = stepped(lr, momentum)
-    play(learners, FULL)
-    for ours in models(learners):
-        np.testing.assert_allclose(ours, diloco(lr, momentum), rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])

@@ -64,16 +64,6 @@ def test_a_small_body_is_mixed_at_once_where_nothing_but_a_sum_is_made(
     assert learner.about.mixes_at_once is at_once
 
 
-def test_where_user_code_has_small_numbers_taken_for_zero_the_thread_stays() -> None:
-    before = make()
-    assert torch.set_flush_denormal(True)
-    try:
-        assert not make().about.mixes_at_once
-    finally:
-        torch.set_flush_denormal(False)
-    assert before.about.mixes_at_once
-
-
 def test_interrupt_stops_between_two_minibatches() -> None:
     calls = 0
 
@@ -106,12 +96,3 @@ def test_a_round_that_is_sat_out_can_be_the_one_whose_model_is_kept() -> None:
     learner.sit_out(1)
     learner.evaluate()
     assert learner.figures.best_round == 1
-
-
-def test_a_model_finished_for_an_earlier_end_predicts_no_more() -> None:
-    learner = make(algorithm="fedbabu", h=H.model_copy(update={"finish": "all:2"}))
-    learner.train(0)
-    shared = learner.evaluate()
-    assert learner.fine_tune(0) != shared
-    learner.sit_out(1)
-    assert learner.evaluate() == shared

@@ -56,22 +56,6 @@ def test_about_the_share_is_held_out_and_nothing_is_lost(kind: Any) -> None:
     assert numbers(task.validation) != numbers(held(made(kind(500)), rank=1).validation)
 
 
-def test_equal_inputs_are_not_parted() -> None:
-    inputs = (torch.arange(400) % 40).float().unsqueeze(1)
-    task = held(made(TensorDataset(inputs, torch.arange(400) % 2)))
-    assert not {*numbers(task.train)} & {*numbers(task.validation)}
-    assert 0 < len(task.validation) < 400
-
-
-def test_a_group_is_not_parted_and_stays_beside_its_samples() -> None:
-    groups = [f"patient {number // 5}" for number in range(300)]
-    task = held(made(rows(300), groups=groups))
-    assert {number // 5 for number in numbers(task.train)}.isdisjoint(
-        number // 5 for number in numbers(task.validation)
-    )
-    assert task.groups.tolist() == [groups[number] for number in numbers(task.train)]
-
-
 @pytest.mark.parametrize(
     "task",
     [

@@ -129,8 +129,7 @@ class Stopping(View):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"keep": "best", "evaluate_on": "validation", "algorithm": "dfedavgm", "finish": "head:2", "seed": 3},
-     {"task": "mine.py:regression", "participation": 0.5, "lr_schedule": "cosine", "rounds": 6}],
+    [{}, {"keep": "best", "evaluate_on": "validation", "algorithm": "dfedavgm", "finish": "head:2", "seed": 3}],
 )  # fmt: skip
 def test_it_is_the_one_that_the_run_would_have_made(run: Callable[..., Path], options: dict[str, Any]) -> None:
     expected, out = run("beside", **options | {"alone": "always"}), run("later", **options)

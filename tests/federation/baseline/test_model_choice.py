@@ -173,10 +173,3 @@ def test_a_task_without_class_probabilities_keeps_the_better_model(run: Run, nam
 def test_what_does_not_go_with_it_is_refused(run: Run, changes: dict[str, Any], words: str) -> None:
     with refused(ConfigurationError, words):
         run("run", **BLEND | changes)
-
-
-def test_a_run_that_begins_from_it_takes_the_federated_member(run: Run) -> None:
-    out = run("run", **BLEND)
-    settings = Settings(size=2, task="mine.py:task", init_from=out / "rank-0/model.safetensors")
-    begun = build(resolve(settings, 1)).learner.trainer.module.state_dict()
-    assert same(dict(begun), member(out / "rank-0", 0))

@@ -51,16 +51,6 @@ def test_a_difference_in_any_tenth_of_a_large_body_shows() -> None:
         assert disagreement([own], mix) == pytest.approx(expected(own, mix), rel=0.05)
 
 
-@pytest.mark.parametrize("first", [3, 512, 4999])
-def test_what_is_sent_before_the_body_is_left_out(first: int) -> None:
-    own, mix = normal(5000, 1), normal(5000, 2)
-    own[:first] = torch.inf
-    assert disagreement([own], mix, first) == pytest.approx(expected(own[first:], mix[first:]), rel=1e-5)
-    large, other = normal(2 * MOST, 1), normal(2 * MOST, 2)
-    large[:first] = torch.inf
-    assert disagreement([large], other, first) == pytest.approx(expected(large[first:], other[first:]), rel=0.02)
-
-
 def halves(ranks: Collection[int]) -> Mapping[int, float]:
     return {1: 0.5, 2: 0.5} if 2 in ranks else {1: 1.0}
 

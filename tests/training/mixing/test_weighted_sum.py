@@ -59,13 +59,6 @@ def test_a_sum_in_blocks_is_that_of_whole_vectors_to_the_bit(count: int, cuts: s
     np.testing.assert_allclose(total.numpy(), np.asarray(exact), rtol=1e-5, atol=1e-6)
 
 
-def test_one_term_and_none_of_it() -> None:
-    total = torch.ones(5)
-    weighted_sum(total, [([normal(5)], 0.5)])
-    assert same_bits(total, normal(5) * 0.5)
-    assert weighted_sum(torch.zeros(0), [([], 0.5), ([], 0.5)])
-
-
 @pytest.mark.parametrize("bad", [np.nan, -np.inf])
 @pytest.mark.parametrize("weight", [0.0, 0.5])
 @pytest.mark.parametrize(("term", "where"), [(0, 0), (1, BLOCK - 1), (1, BLOCK + 6)])
