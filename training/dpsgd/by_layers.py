@@ -6,7 +6,7 @@ Those of a linear layer are outer products and never lie in memory.
 
 A parameter that a module of the task's uses itself (a class token, embeddings of positions) is no layer's. Where its
 first dimension is 1, as if there were one example, each example gets a copy of its own, whose gradient is that of the
-example. What a layer gives for all examples at once (GPT-2's positions) is copied likewise.
+example.
 
 Requires a model that keeps examples apart and in order (`separable_layers`); a layer without a rule, or one that is
 not called exactly once, raises. `backend_choice` decides.
@@ -49,7 +49,7 @@ def by_layers(net: Net, part: Flat, inputs: Any, targets: Any, examples: int) ->
     copies = {name: _copies(net.module.get_parameter(name), examples) for name in loose}
     failed = "the task's model or loss failed on a training batch"
     with _without_own_gradients(part), torch.enable_grad():
-        with _tapped(seen, anchor, examples), blame(failed), padded_products():
+        with _tapped(seen, anchor), blame(failed), padded_products():
             outputs = predict(with_tensors(net.module, copies) if copies else net.module, inputs)
         with blame(failed):
             losses = losses_of(net, outputs, targets, examples)
@@ -114,28 +114,22 @@ def _without_own_gradients(part: Flat) -> Iterator[None]:
 
 
 @contextmanager
-def _tapped(seen: dict[nn.Module, list[Tensor]], anchor: Tensor, examples: int) -> Iterator[None]:
+def _tapped(seen: dict[nn.Module, list[Tensor]], anchor: Tensor) -> Iterator[None]:
     """Context in which a layer that is called has its input noted; in the backward pass, the gradient of its output.
 
     Args:
         seen: Gets these for each layer, in this order.
         anchor: Zero, of which a gradient is asked: everything after the first layer depends on it.
-        examples: The number of examples.
     """
 
-    def tap(layer: nn.Module, arguments: tuple[Any, ...], output: Any) -> Tensor | None:
+    def tap(layer: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
         if len(arguments) != 1 or not isinstance(output, Tensor) or not output.ndim:
             raise UnsupportedModel()
-        given, changed = arguments[0].detach(), None
-        if len(output) == 1 < examples:  # of all examples at once: from here on each has its own
-            given = given.expand(examples, *given.shape[1:])
-            output = changed = output.expand(examples, *output.shape[1:]).clone()
-        seen[layer].append(given)
+        seen[layer].append(arguments[0].detach())
         if not output.requires_grad:
             output.add_(anchor)
         # A hook sees the gradient of the output as it is now, also where code after it writes to that memory.
-        output.register_hook(seen[layer].append)
-        return changed
+        output.register_hook(seen[layer].append)  # type: ignore[no-untyped-call]
 
     taps = [layer.register_forward_hook(tap) for layer in seen]
     try:
