@@ -57,7 +57,7 @@ class Task:
             `torch.utils.data.TensorDataset`.
         test: Test data of the same kind.
         validation: Validation data of the same kind, which ``--keep best`` needs.
-        groups: Whose each training example is (a patient's, a writer's): a number or a string for each example of
+        groups: Whose each training example is (a patient's, a writer's): a whole number or a string for each example of
             `train`, in its order, so that privacy can protect all examples of a group together. An array of shape
             (examples,) once the task is made; None where the task names none.
         loss: ``loss(outputs, targets)``, a scalar tensor, the mean over the batch. Cross-entropy if left out.
@@ -153,40 +153,22 @@ class Task:
             )
 
 
-_EXACT = 2.0**53
-"""From here on a float stands for several whole numbers."""
-
-
 def _one_each(groups: Any, examples: int) -> NDArray[Any]:
-    """The group of each training example, as an array of numbers or strings, shape (examples,).
+    """The group of each training example, as an array of whole numbers or strings, shape (examples,).
 
-    Names are compared as Python does. An array has one type, to which one name can turn all others: whole numbers to
-    floats that are equal, and strings to others without what they end with. Where it makes one group of two, each group
-    has a number instead.
+    Names of several types are refused: an array has one, to which numbers would be rounded, and a missing name turned.
     """
-    wanted = "must be a number or a string for each training example"
-    if isinstance(groups, str | bytes) or not hasattr(groups, "__len__"):
-        raise TaskError(f"the task's groups are {_kind(groups)}; there {wanted}, in a list or an array")
-    if len(groups) != examples:
-        raise TaskError(f"the task's groups are {len(groups)}, its training examples {examples}; there {wanted}")
-    with blame("the task's groups cannot be read", lambda: f"there {wanted}"):
-        array = np.asarray(groups)
-        entries = array.tolist() if isinstance(groups, np.ndarray | Tensor) else list(groups)
-    entries = [entry.item() if isinstance(entry, np.generic | Tensor) else entry for entry in entries]
-    kinds = {next((kind for kind in (str, bytes, int | float) if isinstance(entry, kind)), None) for entry in entries}
-    if None in kinds or len(kinds) > 1:
-        raise TaskError(f"the task's groups have shape {array.shape} and type {array.dtype}; there {wanted}, all alike")
-    numbers: dict[Any, int] = {}
-    for place, entry in enumerate(entries):
-        if isinstance(entry, float) and not abs(entry) < _EXACT:
-            raise TaskError(
-                f"the task's groups have {entry} for training example {place}; there {wanted}, and whole numbers of "
-                "2^53 or more look alike as floats: give them as int or str"
-            )
-        numbers.setdefault(entry, len(numbers))
-    if array.dtype.kind in "biufUS" and len(np.unique(array)) == len(numbers):
-        return array
-    return np.fromiter(map(numbers.__getitem__, entries), np.int64, examples)
+    with blame("the task's groups cannot be read"):
+        entries = groups.tolist() if hasattr(groups, "tolist") else [*groups]
+        array = np.asarray(entries)
+    alike = any(all(isinstance(entry, kind) for entry in entries) for kind in (str, bytes, int | np.integer))
+    if isinstance(groups, str) or not alike or len(entries) != examples or array.dtype.kind not in "biuUS":
+        kinds = ", ".join({type(entry).__name__: None for entry in entries})
+        raise TaskError(
+            f"the task's groups are {len(entries)} ({kinds}), its training examples {examples}; they must be a whole "
+            "number of at most 64 bits for each, or a string for each, in a list or an array"
+        )
+    return array
 
 
 def _kind(value: Any) -> str:
