@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from torch import Tensor, nn
 
 from dpeer.exceptions import TaskError
@@ -22,27 +20,14 @@ def check_layouts(model: nn.Module) -> None:
             f"the task's model is torch.compile({name}), whose parameters have other names: give the {name} itself, "
             "and compile it in place with model.compile()"
         )
-    kinds: dict[str, Iterator[tuple[str, Tensor]]] = {
-        "parameter": model.named_parameters(), "buffer": model.named_buffers(),
-    }  # fmt: skip
-    for kind, named in kinds.items():
+    for kind, named in (("parameter", model.named_parameters()), ("buffer", model.named_buffers())):
         for name, tensor in named:
-            if not nn.parameter.is_lazy(tensor) and (wrong := _wrong(tensor)):
-                raise TaskError(f"{kind} {name!r} {wrong}")
-
-
-def _wrong(tensor: Tensor) -> str | None:
-    """The unusual trait of a tensor, with advice; None for a usual one."""
-    kind = type_of(tensor)
-    if kind is not None:
-        fix = {
-            "quantized": "keep it as float32, and quantize it in forward",
-            "nested": "pad it",
-        }.get(kind, "call .to_dense(), and .to_sparse() in forward, or keep it as an attribute that is no buffer")
-        return f"is a {kind} tensor, and a model's tensors must be dense: {fix}"
-    if tensor.is_inference():
-        return "was made in inference mode, and cannot be trained with: build the model outside torch.inference_mode()"
-    return None
+            if nn.parameter.is_lazy(tensor):
+                continue
+            if (found := type_of(tensor)) is not None:
+                raise TaskError(f"{kind} {name!r} is a {found} tensor, and a model's tensors must be dense")
+            if tensor.is_inference():
+                raise TaskError(f"{kind} {name!r} was made in inference mode: build the model outside of it")
 
 
 def type_of(tensor: Tensor) -> str | None:
