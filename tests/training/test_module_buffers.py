@@ -5,12 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from dpeer.exceptions import TaskError
 from dpeer.training import Task, TorchLearner
 from tests.training.algorithm_cases import made
 from tests.training.small import mix, small_task
@@ -122,22 +120,3 @@ def test_both_passes_of_a_sam_step_draw_the_same() -> None:
         assert found[::2] == found[1::2]
         assert len(set(found)) == 4
         assert found[::2] == plain.trainer.module.drawn, "as many draws as without SAM"
-
-
-# One sample has no batch statistics.
-
-
-class Other(Normed):
-    """Another error, which it is not to be taken for."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        if len(x) == 1:
-            raise ValueError("one is not enough")
-        return super().forward(x)
-
-
-def test_another_error_of_one_sample_is_not_taken_for_batch_norms() -> None:
-    with pytest.raises(TaskError) as caught:
-        peer("dfedmdc", samples=49, model=Other).train(0)
-    assert "ValueError: one is not enough (" in str(caught.value)
-    assert "--batch-size" not in str(caught.value)
