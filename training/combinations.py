@@ -159,8 +159,8 @@ ROWS: tuple[Row, ...] = (
     # What travels, and how it is mixed.
     (
         lambda c: c.is_(DisPFL) and (c.h.compress != "float32" or c.h.robust != "none" or c.h.max_norm is not None),
-        "{name} sends {algorithm.leaves}, and mixes in a way of its own: leave out --compress {h.compress}, --robust "
-        "{h.robust} and --max-norm {h.max_norm}",
+        "--compress {h.compress}, --robust {h.robust}, --max-norm {h.max_norm}: {name} sends {algorithm.leaves}, and "
+        "mixes in a way of its own: it takes float32, none and no --max-norm",
     ),
     (
         lambda c: c.h.robust != "none" and c.codec is not None and c.codec.error_feedback,

@@ -25,7 +25,7 @@ def simulate(dpeer: Command, small_task: Path) -> Command:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--compress", "bfloat16", "--algorithm", "dis-pfl"), "leave out --compress bfloat16"),
+        (("--compress", "bfloat16", "--algorithm", "dis-pfl"), "--compress bfloat16, --robust none"),
         (("--compress", "int3"), "--compress = 'int3': expected float32, "),
         (("--compress", "topk:0.05"), "--compress = 'topk:0.05': expected float32, "),
         (("--compress", "powersgd:4"), "--compress = 'powersgd:4': expected float32, "),
