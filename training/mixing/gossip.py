@@ -9,6 +9,7 @@ by a robust rule. With error feedback, what encoding lost of the own body is add
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from dpeer.training.codecs.dense import Dense
 from dpeer.training.device import host
 from dpeer.training.flat import Exchanged
 from dpeer.training.mixing.disagreement import disagreement
-from dpeer.training.mixing.guard import Guard, Vectors, median
+from dpeer.training.mixing.guard import Guard, Vectors, distance, median
 from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.mixing.weighted_sum import all_finite
 from dpeer.training.payload import Payload
@@ -122,8 +123,8 @@ class Gossip:
     def adopt(self, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
         """Replace the body by the mix of the payloads alone. This peer's own values are out of date, and left out.
 
-        Under a guard it is their weighted median in each coordinate: the own body is no measure of them any more.
-        Trackers stay as they are.
+        Under a guard it is their weighted median in each coordinate: the own body is no measure of them any more. Where
+        none of them is within `max_norm` of it, the body stays. Trackers stay as they are.
 
         Args:
             received: Payloads by rank, without the own.
@@ -138,12 +139,18 @@ class Gossip:
         bodies = {rank: body for rank, body in found.items() if not isinstance(body, str)}
         refused |= {rank: "not-finite" for rank, body in bodies.items() if not all_finite(body)}
         bodies = {rank: body for rank, body in bodies.items() if rank not in refused}
-        if bodies:
-            put_back, row = self._kept(), weigh(bodies)
-            if not self._guard.plain:
-                self._released = median({rank: _on_host(body) for rank, body in bodies.items()}, row)
-                bodies, row = {}, {self._rank: 1.0}
-            self._add(bodies, row, {})
+        if bodies and not self._guard.plain:
+            bodies = {rank: _on_host(body) for rank, body in bodies.items()}
+            self._released = median(bodies, weigh(bodies))
+            limit = math.inf if self._guard.max_norm is None else self._guard.max_norm
+            far = [rank for rank, body in bodies.items() if distance(body, self._released) > limit]
+            refused |= dict.fromkeys(far, "too-far")
+        if len(refused) < len(received):
+            put_back = self._kept()
+            if self._released is None:
+                self._add(bodies, weigh(bodies), {})
+            else:
+                self._add({}, {self._rank: 1.0}, {})
             put_back()
         self._released = None
         return refused

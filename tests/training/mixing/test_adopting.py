@@ -75,14 +75,24 @@ def test_with_nothing_that_can_be_mixed_the_body_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("robust", "limit"), [("median", None), ("clip:5", None), ("trimmed-mean:2", None), ("none", 9.0)]
+    ("robust", "limit"),
+    [("median", None), ("clip:5", None), ("trimmed-mean:2", None), ("median", 500.0), ("none", 500.0)],
 )
 def test_under_a_guard_it_is_the_median_of_the_received_however_far_one_is(robust: str, limit: float | None) -> None:
     sent = bodies()
     sent[5] = sent[5] + 1000
     found, refused = adopt(sent, robust, limit)
-    assert refused == {}
+    assert refused == ({} if limit is None else {5: "too-far"})
     np.testing.assert_allclose(found, median_of(np.stack([*sent.values()]), WEIGHTS), rtol=1e-5)
+
+
+def test_nothing_is_adopted_where_no_body_is_within_the_limit() -> None:
+    """Half of the weight is far from the other half."""
+    sent = bodies()
+    sent |= {rank: sent[rank] + 1000 for rank in (2, 5)}
+    found, refused = adopt(sent, max_norm=500.0)
+    assert refused == dict.fromkeys(sent, "too-far")
+    np.testing.assert_array_equal(found, np.full(COUNT, 1000.0))
 
 
 # -- algorithms --------------------------------------------------------------------------------------------------------
