@@ -15,7 +15,6 @@ from pydantic import (
     create_model,
     model_validator,
 )
-from pydantic_core import to_jsonable_python
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.config_errors import InvalidSettings
@@ -34,7 +33,7 @@ from dpeer.sections import Mark, Section, marked, meaning_of
 from dpeer.topology import size_of
 from dpeer.topology.declared import DECLARED, spelled
 from dpeer.topology.settings import GraphSettings
-from dpeer.training.settings import DataPart, TrainingPart
+from dpeer.training.settings import DataPart, PlainOptions, TrainingPart
 
 
 class _AllSettings(
@@ -64,7 +63,7 @@ def _of_rank() -> dict[str, Any]:
         if meaning_of(field).of_rank:
             kind: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
             found[name] = (kind | None, Field(None))
-    return found | {"task_options": (dict[str, Any], Field(default_factory=dict))}
+    return found | {"task_options": (PlainOptions, Field(default_factory=dict))}
 
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ if TYPE_CHECKING:
     class RankSettings(Addresses):
         """The model as type checkers see it; the one that is made below has every setting of `_of_rank`."""
 
-        task_options: dict[str, Any]
+        task_options: PlainOptions
         out: Path | None
 
 else:
@@ -260,9 +259,6 @@ def revalidated(settings: Settings, **changes: Any) -> Settings:
         given["rank"] = {rank: _own(own) for rank, own in given["rank"].items()}
     made = Settings.model_validate(given)
     check_ranks(made)
-    for name, options in _options(made):
-        for key, value in options.items():
-            _check_plain(f"{name}.{key}", value)
     return made
 
 
@@ -271,18 +267,3 @@ def _own(own: Any) -> Any:
     if not isinstance(own, RankSettings):
         return own
     return {name: value for name, value in own if value is not None and value != {}}
-
-
-def _options(settings: Settings) -> list[tuple[str, dict[str, Any]]]:
-    ranks = [(f"rank.{rank}.task_options", own.task_options) for rank, own in settings.rank.items()]
-    return [(name, getattr(settings, name)) for name in TABLES] + ranks
-
-
-def _check_plain(name: str, value: Any) -> None:
-    """Refuse an option that summary.json could not say."""
-    try:
-        to_jsonable_python(value)
-    except ValueError as error:  # pydantic's PydanticSerializationError is one
-        raise ConfigurationError(
-            f"{name} = {value!r}: expected a number, a text, True, False, None, or a list or dict of these"
-        ) from error

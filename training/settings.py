@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict
+from pydantic_core import to_jsonable_python
 
 from dpeer.plugins import reference
 from dpeer.sections import EXCHANGE, Mark, Section, setting
@@ -15,6 +16,19 @@ from dpeer.training.finish_setting import check_finish
 from dpeer.training.lora import check_lora
 from dpeer.training.mixing.robust_setting import check_robust
 from dpeer.training.schedules import PATTERN
+
+
+def _plain(value: Any) -> Any:
+    """Refuse an option that summary.json could not state."""
+    try:
+        to_jsonable_python(value)
+    except ValueError as error:  # pydantic's PydanticSerializationError is one
+        raise ValueError("expected a number, a text, True, False, None, or a list or dict of these") from error
+    return value
+
+
+PlainOptions = dict[str, Annotated[Any, AfterValidator(_plain)]]
+"""Options by name, whose values can be written as JSON."""
 
 Named = Annotated[str, BeforeValidator(reference)]
 """The name of something, or the very thing, which gets one."""
@@ -63,7 +77,7 @@ class TaskSettings(Section):
         group=_DATA,
         first=True,
     )
-    task_options: dict[str, Any] = setting(
+    task_options: PlainOptions = setting(
         dict,
         "an option of the task, such as path=visits.csv; repeatable",
         mark=Mark.OWN,
@@ -112,7 +126,7 @@ with warnings.catch_warnings():
             mark=Mark.FOLLOWS,
             group=_DATA,
         )
-        model_options: dict[str, Any] = setting(
+        model_options: PlainOptions = setting(
             dict, "an option of the model, such as width=128; repeatable", mark=Mark.FOLLOWS, group=_DATA
         )
         head: str | None = setting(
@@ -163,7 +177,7 @@ class MethodSettings(Section):
         group=_TRAINING,
         first=True,
     )
-    algorithm_options: dict[str, Any] = setting(
+    algorithm_options: PlainOptions = setting(
         dict,
         "an option of the algorithm, such as hidden=64; `dpeer algorithms` lists them; repeatable",
         mark=Mark.FOLLOWS,
