@@ -53,11 +53,13 @@ from torch.utils.data import TensorDataset
 
 from dpeer.federation.keys import keyrings
 from dpeer.federation.memory_tuning import freeze_heap, keep_heap
-from dpeer.peer import Limits, Peer, PeerConfig, ZeroMQTransport
-from dpeer.peer import Worker as Threads
+from dpeer.peer.config import PeerConfig
+from dpeer.peer.core.limits import Limits
 from dpeer.peer.logs import PeerLog
+from dpeer.peer.peer import Peer
 from dpeer.peer.relay.server import Listed, Relay
-from dpeer.peer.transports import Keyring
+from dpeer.peer.transports import Keyring, ZeroMQTransport
+from dpeer.peer.worker import Worker as Threads
 from dpeer.topology import build
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.evaluation import Evaluation

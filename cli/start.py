@@ -39,7 +39,7 @@ from dpeer.results.run_folders import read_object
 from dpeer.results.units import duration
 
 if TYPE_CHECKING:
-    from dpeer.peer import Outcome
+    from dpeer.peer.peer import Outcome
 
 
 @click.command(cls=GroupedCommand)

@@ -25,9 +25,8 @@ from dpeer.federation.member_zero import graph_of_list, list_zero
 from dpeer.federation.notes import notes, one_by_one_notes
 from dpeer.federation.policy import find, obey
 from dpeer.federation.threads import share_of_cores
-from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.checkpoint import completed
-from dpeer.peer.config import ListsConfig
+from dpeer.peer.config import ListsConfig, LivenessConfig, PeerConfig
 from dpeer.peer.core.member_list import MemberList, Signers
 from dpeer.privacy import ClientSession, PeerData, SampleSession
 from dpeer.privacy.ledger import FOLDER

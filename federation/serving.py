@@ -31,14 +31,15 @@ from dpeer.federation.stop_signals import Requests, stop_signals
 from dpeer.federation.threads import SlowSteps, share_of_cores
 from dpeer.federation.trackers import Tracking
 from dpeer.federation.trackers import close as close_trackers
-from dpeer.peer import Limits, Outcome, Peer, Worker
 from dpeer.peer.control import ControlSocket, Handler
+from dpeer.peer.core.limits import Limits
 from dpeer.peer.core.member_list import MemberList
 from dpeer.peer.logs import PeerLog, Sink
-from dpeer.peer.peer import Report
+from dpeer.peer.peer import Outcome, Peer, Report
 from dpeer.peer.snapshot import Snapshot
 from dpeer.peer.transports import Keyring, ZeroMQTransport
 from dpeer.peer.transports.proxies import proxies
+from dpeer.peer.worker import Worker
 from dpeer.results.effect import closing_lines, effect_of
 from dpeer.results.files import LOG, SUMMARY, rank_folder
 from dpeer.results.run_folders import read_entries, read_object

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import CheckpointError
-from dpeer.peer import Worker, checkpoint
+from dpeer.peer import checkpoint
+from dpeer.peer.worker import Worker
 from dpeer.results.files import rank_folder
 from dpeer.results.run_folders import read_distances
 from dpeer.training.state.file_names import saved_body

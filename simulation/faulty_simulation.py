@@ -16,8 +16,10 @@ from typing import Any, Literal
 from dpeer.exceptions import PeersMissing, Refused
 from dpeer.federation.config import RunConfig
 from dpeer.federation.view import View
-from dpeer.peer import LivenessConfig, Outcome, Peer, Worker
+from dpeer.peer.config import LivenessConfig
 from dpeer.peer.logs import PeerLog
+from dpeer.peer.peer import Outcome, Peer
+from dpeer.peer.worker import Worker
 from dpeer.simulation.faults import Fault, read_faults
 from dpeer.simulation.network import Conditions, FaultyNetwork, FaultyTransport, later
 from dpeer.simulation.simulation import Simulation, blaming

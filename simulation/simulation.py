@@ -27,8 +27,12 @@ from dpeer.federation.rank_lock import held
 from dpeer.federation.trackers import Tracking
 from dpeer.federation.trackers import close as close_trackers
 from dpeer.federation.view import View
-from dpeer.peer import LivenessConfig, Network, Outcome, Peer, Transport, Worker
+from dpeer.peer.config import LivenessConfig
 from dpeer.peer.logs import PeerLog
+from dpeer.peer.peer import Outcome, Peer
+from dpeer.peer.transport import Transport
+from dpeer.peer.transports import Network
+from dpeer.peer.worker import Worker
 from dpeer.results.files import DISAGREEMENT, LOG, rank_folder
 from dpeer.simulation.consensus_distance import ConsensusLog
 from dpeer.training import forget

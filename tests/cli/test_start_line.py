@@ -8,7 +8,7 @@ import pytest
 from dpeer.cli.start import last_line, print_end
 from dpeer.cli.terminal import Terminal
 from dpeer.federation.settings import Settings
-from dpeer.peer import Outcome
+from dpeer.peer.peer import Outcome
 from dpeer.results.effect import as_entry
 
 

@@ -12,8 +12,12 @@ import numpy as np
 import pytest
 
 from dpeer.exceptions import Interrupted
-from dpeer.peer import Limits, LivenessConfig, Network, Peer, PeerConfig, Worker, ZeroMQTransport
+from dpeer.peer.config import LivenessConfig, PeerConfig
+from dpeer.peer.core.limits import Limits
 from dpeer.peer.logs import PeerLog
+from dpeer.peer.peer import Peer
+from dpeer.peer.transports import Network, ZeroMQTransport
+from dpeer.peer.worker import Worker
 from dpeer.simulation.network import FaultyNetwork
 from dpeer.simulation.virtual_time import Process, VirtualWorker
 from dpeer.topology import Neighborhood, Row

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpeer.peer import LivenessConfig, PeerConfig
+from dpeer.peer.config import LivenessConfig, PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Released
 from dpeer.peer.core.chunking import ChunkedBody

@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 from dpeer.exceptions import Refused
-from dpeer.peer import LivenessConfig
+from dpeer.peer.config import LivenessConfig
 from dpeer.peer.core import wire
 from dpeer.topology import Participation, ServerSampling, build
 from tests.peer.conftest import PATIENT, QUICK, TIME_VARYING, VectorLearner, done, expected_bodies, lines

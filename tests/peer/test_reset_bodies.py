@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from line_emulator import Line
 
-from dpeer.peer import ZeroMQTransport
+from dpeer.peer.transports import ZeroMQTransport
 from dpeer.topology import build
 from tests.peer.conftest import VectorLearner, done, expected_bodies
 

@@ -11,7 +11,8 @@ import msgpack
 import numpy as np
 import pytest
 
-from dpeer.peer import PeerConfig, checkpoint
+from dpeer.peer import checkpoint
+from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.topology import build

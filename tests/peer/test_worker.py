@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dpeer.peer import Worker
+from dpeer.peer.worker import Worker
 
 
 @pytest.fixture

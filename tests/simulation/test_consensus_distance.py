@@ -12,7 +12,7 @@ import torch
 
 import dpeer
 from dpeer.federation.settings import Settings
-from dpeer.peer import Worker
+from dpeer.peer.worker import Worker
 from dpeer.simulation.consensus_distance import ConsensusLog
 from dpeer.simulation.run import simulate
 

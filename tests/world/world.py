@@ -16,8 +16,9 @@ from typing import Any
 import msgpack
 
 from dpeer.exceptions import CheckpointError, Refused
-from dpeer.peer import LivenessConfig, Peer, PeerConfig
+from dpeer.peer.config import LivenessConfig, PeerConfig
 from dpeer.peer.logs import PeerLog
+from dpeer.peer.peer import Peer
 from dpeer.simulation.network import FaultyNetwork, FaultyTransport, later
 from dpeer.simulation.virtual_time import Process, VirtualLoop, VirtualWorker
 from tests.world import invariants, restores, returns

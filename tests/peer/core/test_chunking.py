@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpeer.peer import LivenessConfig, ZeroMQTransport
+from dpeer.peer.config import LivenessConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.limits import LEAST_CHUNK
 from dpeer.peer.core.send_queue import SendQueues
+from dpeer.peer.transports import ZeroMQTransport
 from dpeer.simulation.network import Conditions
 from dpeer.simulation.virtual_time import VirtualLoop
 from dpeer.topology import build

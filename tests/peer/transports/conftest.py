@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from dpeer.peer import Limits, ZeroMQTransport
-from dpeer.peer.core.limits import CHUNK
+from dpeer.peer.core.limits import CHUNK, Limits
 from dpeer.peer.transport import Sent
+from dpeer.peer.transports import ZeroMQTransport
 from tests.peer.keys import keyrings
 
 TCP = "tcp://127.0.0.1:0"

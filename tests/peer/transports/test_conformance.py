@@ -7,8 +7,9 @@ import pytest
 import zmq
 
 from dpeer.exceptions import AddressError
-from dpeer.peer import Limits, Network, ZeroMQTransport
+from dpeer.peer.core.limits import Limits
 from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Writable
+from dpeer.peer.transports import Network, ZeroMQTransport
 from dpeer.peer.transports.hosts import split
 from dpeer.peer.transports.proxies import proxies
 from tests.error_texts import refused

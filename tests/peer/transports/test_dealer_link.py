@@ -8,8 +8,9 @@ import threading
 import pytest
 import zmq
 
-from dpeer.peer import Limits, ZeroMQTransport
+from dpeer.peer.core.limits import Limits
 from dpeer.peer.transport import Broken, Opened, Unreachable
+from dpeer.peer.transports import ZeroMQTransport
 from tests.peer.intermediaries import carry
 from tests.peer.keys import keyrings
 from tests.peer.transports.conftest import TCP

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from dpeer.peer import Limits
-from dpeer.peer.core.limits import CHUNK
+from dpeer.peer.core.limits import CHUNK, Limits
 from dpeer.peer.transport import Arrival, Broken, Endless, Opened
 from dpeer.peer.transports import connection_guard
 from tests.peer.keys import keyrings

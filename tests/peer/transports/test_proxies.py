@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from dpeer.exceptions import AddressError
-from dpeer.peer import Limits, ZeroMQTransport
+from dpeer.peer.core.limits import Limits
 from dpeer.peer.transport import Opened, Unreachable
+from dpeer.peer.transports import ZeroMQTransport
 from dpeer.peer.transports import proxies as dialling
 from dpeer.peer.transports.proxies import Proxy, proxies
 from tests.error_texts import refused
