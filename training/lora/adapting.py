@@ -39,12 +39,6 @@ def adapted(task: Task, text: str, seed: int) -> Task:
     lora = Lora.parse(text)
     model, head = task.model, tuple(task.head)
     layers = chosen(model, head, lora.targets, text)
-    if len(kinds := {is_transposed(layer) for layer in layers.values()}) > 1:
-        one = next(name for name, layer in layers.items() if is_transposed(layer))
-        raise TaskError(
-            f"--lora {text}: {one!r} is a Conv1D of transformers and other layers are not: name layers of one of the "
-            "two kinds with targets="
-        )
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # peft imports what would download
     check_libraries(f"--lora {text}", "lora", peft="peft")
     _check_bare(model, text)
@@ -53,7 +47,7 @@ def adapted(task: Task, text: str, seed: int) -> Task:
     before = sum(parameter.numel() for layer in layers.values() for parameter in layer.parameters())
     seed_globals(int(stream(seed, Purpose.ADAPT).integers(2**63)))
     whole = head or tuple({last_layer(model)} - {*layers, ""})
-    _inject(model, lora, layers, transposed=kinds.pop())
+    _inject(model, lora, layers)
     for name, parameter in model.named_parameters():
         if is_under(name, whole):
             parameter.requires_grad_(name in trained)
@@ -64,7 +58,7 @@ def adapted(task: Task, text: str, seed: int) -> Task:
     return replace(task, lora=text, remarks=(*task.remarks, *_remarks(text, layers, count, before)))
 
 
-def _inject(model: nn.Module, lora: Lora, layers: Mapping[str, nn.Module], *, transposed: bool) -> None:
+def _inject(model: nn.Module, lora: Lora, layers: Mapping[str, nn.Module]) -> None:
     from peft import LoraConfig, inject_adapter_in_model
 
     config: Any = LoraConfig(
@@ -73,7 +67,6 @@ def _inject(model: nn.Module, lora: Lora, layers: Mapping[str, nn.Module], *, tr
         target_modules="|".join(map(re.escape, layers)),
         lora_dropout=0.0,
         bias="none",
-        fan_in_fan_out=transposed,
     )
     inject_adapter_in_model(config, model)
 
@@ -129,7 +122,7 @@ def _remarks(text: str, layers: Mapping[str, nn.Module], count: int, before: int
 
 
 KINDS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Embedding)
-"""Layers that can have one; and `Conv1D` of the library transformers, a linear layer whose weight is transposed."""
+"""Layers that can have one."""
 
 QUERY_AND_VALUE = frozenset({
     "query", "value", "q_proj", "v_proj", "q_lin", "v_lin", "to_q", "to_v", "wq", "wv",
@@ -141,23 +134,13 @@ Adapting queries and values, and not keys, is what peft does by default for ViT,
 """
 
 
-def is_transposed(layer: nn.Module) -> bool:
-    """Whether a layer is transformers' `Conv1D`, known by its name: that library need not be installed."""
-    return any(
-        kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils" for kind in type(layer).__mro__
-    )
-
-
 def adaptable(model: nn.Module, head: Sequence[str]) -> dict[str, nn.Module]:
     """The layers outside of the head that can have an adapter, by name."""
     within = {id(one) for one in _uncalled(model)}
     return {
         name: layer
         for name, layer in model.named_modules()
-        if name
-        and (isinstance(layer, KINDS) or is_transposed(layer))
-        and not is_under(name, head)
-        and id(layer) not in within
+        if name and isinstance(layer, KINDS) and not is_under(name, head) and id(layer) not in within
     }
 
 
@@ -187,7 +170,11 @@ def chosen(model: nn.Module, head: Sequence[str], targets: Sequence[str], text: 
     for target in targets:
         named = {name: layer for name, layer in there.items() if name == target or name.endswith(f".{target}")}
         if not named:
-            raise TaskError(_no_match(model, there, target, text))
+            parts = dict.fromkeys(part for name in there for part in (name, name.rpartition(".")[2]))
+            raise TaskError(
+                f"--lora {text}: the target {target!r} is no layer that can be adapted: "
+                f"{did_you_mean(target, parts)}such are linear layers, convolutions and embeddings outside of the head"
+            )
         found |= named
     return {name: found[name] for name in there if name in found}
 
@@ -202,27 +189,6 @@ def _usual(there: dict[str, nn.Module], text: str) -> dict[str, nn.Module]:
             "leave --lora out, or name a smaller head with --head"
         )
     return found
-
-
-def _no_match(model: nn.Module, there: dict[str, nn.Module], target: str, text: str) -> str:
-    begin = f"--lora {text}: the target {target!r}"
-    for name, layer in model.named_modules():
-        if name == target or name.endswith(f".{target}"):
-            kind = type(layer).__name__
-            if isinstance(layer, KINDS) or is_transposed(layer):
-                why = "is in the head, which is trained as it is, or is used by torch.nn.MultiheadAttention uncalled"
-            else:
-                why = f"is a {kind}, and adapters are for linear layers, convolutions and embeddings"
-            return f"{begin} {why}; layers that can be adapted: {_names(there)}"
-    parts = dict.fromkeys(part for name in there for part in (name, name.rpartition(".")[2]))
-    return f"{begin} is no layer of the model: {did_you_mean(target, parts)}layers that can be adapted: {_names(there)}"
-
-
-def _names(there: dict[str, nn.Module]) -> str:
-    """The last parts of the layers' names, or the names where these are numbers."""
-    parts = dict.fromkeys(name if (last := name.rpartition(".")[2]).isdecimal() else last for name in there)
-    shown = [*parts][:12]
-    return (", ".join(shown) or "(none)") + (", ..." if len(parts) > len(shown) else "")
 
 
 _WRAPPED = "base_layer"

@@ -168,10 +168,11 @@ def test_a_remark_names_the_layers_that_are_adapted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "fragment"), [("qeury", "did you mean 'query'?"), ("head", "is in the head"), ("norm", "is a LayerNorm")]
+    ("target", "fragment"),
+    [("qeury", "did you mean 'query'?"), ("head", "outside of the head"), ("norm", "such are linear")],
 )
 def test_a_target_that_cannot_be_adapted_is_refused(target: str, fragment: str) -> None:
-    with refused(TaskError, f"--lora r=2,alpha=2,targets={target}: the target '{target}'", fragment):
+    with refused(TaskError, f"--lora r=2,alpha=2,targets={target}: the target '{target}' is no layer", fragment):
         load(f"r=2,targets={target}")
 
 
