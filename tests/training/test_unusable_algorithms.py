@@ -194,28 +194,14 @@ class Mine(Codec):
 @pytest.mark.parametrize(
     ("old", "new", "fragment"),
     [
-        ("(self, start, rank):", "(self):", "codec Mine failed in '__init__': TypeError"),
-        ("    @property\n", "", "codec Mine: its payload_bytes is a method: put @property above it"),
-        ("return 4 * self.count", "return 4.5", "codec Mine: its payload_bytes is 4.5, not a whole number"),
-        (
-            "return 4 * self.count",
-            "return 200",
-            "codec Mine encoded 224 bytes in round 0, and its payload_bytes is 200",
-        ),
-        (
-            "return [values",
-            "return [oops",
-            "failed in 'encode': NameError: name 'oops' is not defined (mine.py line 7)",
-        ),
+        ("(self, start, rank):", "(self):", "codec Mine cannot encode and decode the common start: TypeError"),
+        ("    @property\n", "", "codec Mine: its payload_bytes must be a property"),
+        ("return 4 * self.count", "return 200", "codec Mine encoded 224 bytes, and its payload_bytes is 200"),
+        ("[values.numpy()", "[oops", "the common start: NameError: name 'oops' is not defined (mine.py line 7)"),
         ("[values.numpy().tobytes()]", "values.numpy().tobytes()", "its encode gave a bytes; it must give a list"),
-        ("[values.numpy().tobytes()]", "[values]", "its encode gave a list of Tensor; it must give a list of bytes"),
-        (
-            "return [self.start]",
-            "return payload[7]",
-            "failed in 'decode': IndexError: list index out of range (mine.py",
-        ),
-        ("return [self.start]", "return self.start", "its decode gave a Tensor; it must give a list of tensors"),
-        ("return [self.start]", "return [self.start[:9]]", "its decode gave 9 values, must be 56"),
+        ("[values.numpy().tobytes()]", "[values]", "TypeError: memoryview: a bytes-like object is required"),
+        ("[self.start]", "self.start", "its decode gave a Tensor; it must give a list"),
+        ("[self.start]", "[self.start[:9]]", "its decode gave 9 values, must be 56"),
         ("return [self.start]", "raise Undecodable('odd')", "the codec's 'decode' refuses what its 'encode' gave: odd"),
     ],
 )
@@ -226,4 +212,21 @@ def test_whatever_a_codec_does_wrong_is_said_before_anything_is_sent(
     (tmp_path / "mine.py").write_text(CODEC.replace(old, new))
     h = Hyperparameters(compress=f"{tmp_path}/mine.py:Mine")
     with refused(DpeerError, fragment):
-        build_learner(small_task(), "fedper", h, rank=0, seed=0).release(0)
+        build_learner(small_task(), "fedper", h, rank=0, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("line", "fragment"),
+    [
+        ("return [oops]", "codec Mine failed in round 3: NameError: name 'oops' is not defined (mine.py line 8)"),
+        ("return [bytes(225)]", "codec Mine encoded 225 bytes, and its payload_bytes is 224"),
+    ],
+)
+def test_what_a_codec_does_wrong_later_is_said_before_that_round_is_sent(
+    line: str, fragment: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(CODEC.replace("number): ", f"number):\n        if number: {line}\n        "))
+    h = Hyperparameters(compress=f"{tmp_path}/mine.py:Mine")
+    learner = build_learner(small_task(), "fedper", h, rank=0, seed=0)
+    with refused(ConfigurationError, fragment):
+        learner.release(3)

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from dpeer import plugins
 from dpeer.exceptions import ConfigurationError, UnknownName
-from dpeer.training.codecs.base import Codec, Undecodable
+from dpeer.training.codecs.base import Codec, Undecodable, check_size
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.codecs.masked import Masked
-from dpeer.training.codecs.own import Own
 from dpeer.training.codecs.quantized import Quantized
 from dpeer.training.compress_setting import BUILT_IN, is_class
+from dpeer.training.errors import blame
 from dpeer.training.randomness import LOCK
 
 __all__ = [
@@ -80,7 +80,24 @@ def new_codec(name: str, start: Tensor, rank: int) -> Codec:
         rank: This peer.
 
     Raises:
-        ConfigurationError: The user's class cannot be made.
+        ConfigurationError: The user's class cannot be made, or does not encode and decode the start.
     """
     found = find_codec(name)
-    return CODECS[name](start, rank) if found is None else Own(found, start, rank)
+    if found is None:
+        return CODECS[name](start, rank)
+    with blame(f"codec {found.__name__} cannot encode and decode the common start", kind=ConfigurationError):
+        _try_out(found(start.clone(), rank), found.__name__, start.clone())
+        return found(start, rank)
+
+
+def _try_out(codec: Codec, name: str, values: Tensor) -> None:
+    payload = codec.encode(values, 0)
+    vectors = codec.decode(payload)
+    for member, made in (("encode", payload), ("decode", vectors)):
+        if not isinstance(made, list | tuple):
+            raise ConfigurationError(f"codec {name}: its {member} gave a {type(made).__name__}; it must give a list")
+    if (count := sum(vector.numel() for vector in vectors)) != codec.count:
+        raise ConfigurationError(f"codec {name}: its decode gave {count:,} values, must be {codec.count:,}")
+    if type(codec.payload_bytes) is not int:
+        raise ConfigurationError(f"codec {name}: its payload_bytes must be a property that gives a whole number")
+    check_size(codec, payload)

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpeer.exceptions import DpeerError
+from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.training.payload import Payload
 
 _WINDOW = 4
@@ -135,3 +135,16 @@ class Codec(ABC):
         Raises:
             Undecodable: The payload is refused.
         """
+
+
+def check_size(codec: Codec, payload: Payload) -> None:
+    """Refuse a payload that neighbors would refuse, since it is longer than its codec has said.
+
+    Raises:
+        ConfigurationError: It is.
+    """
+    if (size := sum(memoryview(buffer).nbytes for buffer in payload)) > codec.payload_bytes:
+        raise ConfigurationError(
+            f"codec {type(codec).__name__} encoded {size:,} bytes, and its payload_bytes is {codec.payload_bytes:,}; "
+            "it must be the most bytes of a payload"
+        )

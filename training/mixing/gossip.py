@@ -16,9 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpeer.training.codecs.base import Codec, Undecodable
+from dpeer.exceptions import ConfigurationError
+from dpeer.training.codecs.base import Codec, Undecodable, check_size
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.device import host
+from dpeer.training.errors import blame
 from dpeer.training.flat import Exchanged
 from dpeer.training.mixing.disagreement import disagreement
 from dpeer.training.mixing.guard import Guard, Vectors, distance, median
@@ -75,8 +77,10 @@ class Gossip:
 
     def release(self, number: int, receivers: Sequence[int] = ()) -> Payload | None:
         """Round `number`'s body for all neighbors, in read-only buffers that never change again; None: say nothing."""
-        payload = self.codec.encode(self._body.data, number)
-        self._released = self.codec.decode(payload)
+        with blame(f"codec {type(self.codec).__name__} failed in round {number}", kind=ConfigurationError):
+            payload = self.codec.encode(self._body.data, number)
+            self._released = self.codec.decode(payload)
+            check_size(self.codec, payload)
         return payload
 
     def mix(self, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
