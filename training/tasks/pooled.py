@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 from torch.utils.data import TensorDataset
@@ -29,6 +28,7 @@ from dpeer.training.data.partitions import (
 )
 from dpeer.training.data.partitions import partition as divide_pool
 from dpeer.training.data.pool import Data, Pool
+from dpeer.training.data.tables.inputs import TableInputs
 from dpeer.training.data.tables.prepare import fit
 from dpeer.training.metrics import regression_metrics
 from dpeer.training.models import build_model, drops, find_model, last_linear, model_options, with_tokens
@@ -100,7 +100,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
     }
 
     def prepared(rows: tuple[Tensor, Tensor]) -> TensorDataset:
-        inputs = rows[0] if preparation is None else torch.from_numpy(preparation.prepare(rows[0].numpy()))
+        inputs = rows[0] if preparation is None else TableInputs(preparation)(rows[0])
         return TensorDataset(inputs, rows[1])
 
     if choices.standardize and tokens:

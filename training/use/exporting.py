@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from dpeer.atomic import replacing
 from dpeer.exceptions import TaskError, describe, not_written
+from dpeer.training.data.tables.inputs import TableInputs
 from dpeer.training.errors import blame
-from dpeer.training.use.exported_table import OfColumns, describe_columns, sample_rows, single_columns
+from dpeer.training.use.exported_table import describe_columns, sample_rows, single_columns
 from dpeer.training.use.model import TrainedModel
 from dpeer.training.use.new_data import token_count
 
@@ -67,7 +68,7 @@ def export(model: TrainedModel, path: Path) -> dict[str, Any]:
     whole: nn.Module = Exported(model.module, bool(model.classes)).eval()
     sample = partial(_sample, shape=shape, count=token_count(model.card))
     if model.preparation is not None and single_columns(model.preparation.schema):
-        whole = OfColumns(whole, model.preparation).eval()
+        whole = nn.Sequential(TableInputs(model.preparation), whole).eval()
         sample = partial(sample_rows, schema=model.preparation.schema)
     usage = describe_use(model)
     try:

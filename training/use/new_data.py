@@ -18,6 +18,7 @@ from dpeer.training.data.image_folder import ENDINGS as IMAGES
 from dpeer.training.data.image_folder import all_images, labelled_images, left_out
 from dpeer.training.data.pool import Pool
 from dpeer.training.data.tables.check import check
+from dpeer.training.data.tables.inputs import TableInputs
 from dpeer.training.data.tables.prepare import Preparation, raw_rows
 from dpeer.training.data.tables.sheet import read_sheet
 from dpeer.training.data.text import BYTES, TextColumns, TextRows, Tokens, read_lines, read_texts, read_tokens
@@ -182,7 +183,7 @@ def read_rows(preparation: Preparation, path: Path, *, labels: bool, leave_out: 
         sheet = sheet.without(places)
         found = check(schema, sheet, labels=labels, learn=False)
     found = found.accepted()
-    inputs = torch.from_numpy(preparation.prepare(raw_rows(found)))
+    inputs = TableInputs(preparation)(torch.from_numpy(raw_rows(found)))
     keys = {"row": tuple(map(str, sheet.places))}
     for name in sheet.header:
         if name not in {*schema.inputs, target}:

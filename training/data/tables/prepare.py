@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,8 @@ from dpeer.training.data.tables.decode import Verdict, filling_of, range_of, slo
 from dpeer.training.data.tables.hashed_words import hashed
 from dpeer.training.data.tables.schema import Category, Column, Date, Number, PlainSchema, Schema, Text, YesNo
 
-FORMAT, FORMAT_WITH_LIMITS = 2, 3
-"""Versions of the JSON of `Preparation`; a version that does not know limits refuses the second."""
+FORMAT = 3
+"""Version of the JSON of `Preparation`."""
 
 Array = NDArray[np.floating[Any]]
 Statistics = Mapping[str, Mapping[str, float]]
@@ -28,7 +27,8 @@ Statistics = Mapping[str, Mapping[str, float]]
 training rows; without these two it is scaled by its range."""
 
 
-def _of_kind(schema: Schema, *kinds: type[Column]) -> dict[str, Any]:
+def of_kind(schema: Schema, *kinds: type[Column]) -> dict[str, Any]:
+    """The columns of these kinds, by name."""
     return {name: column for name, column in schema.inputs.items() if isinstance(column, kinds)}
 
 
@@ -36,11 +36,11 @@ def input_names(schema: Schema) -> tuple[str, ...]:
     """What a model's inputs are called, in their order: ``age``, ``age is missing``, ``blood group = AB``, ..."""
     if schema.plain:
         return tuple(schema.inputs)
-    singles = [*_of_kind(schema, Number, Date), *_of_kind(schema, YesNo)]
+    singles = [*of_kind(schema, Number, Date), *of_kind(schema, YesNo)]
     found = [*singles, *(f"{name} is missing" for name in singles)]
-    for name, column in _of_kind(schema, Category).items():
+    for name, column in of_kind(schema, Category).items():
         found += [f"{name} = {word}" for word in slots(column)] + [f"{name} is missing"]
-    for name, column in _of_kind(schema, Text).items():
+    for name, column in of_kind(schema, Text).items():
         found += [f"{name} words {number}" for number in range(column.size)] + [f"{name} is missing"]
     return (*found, *(f"{name} is a bound" for name in schema.limited))
 
@@ -52,11 +52,11 @@ def raw_rows(table: Checked) -> Array:
     of text its hashed words and 1 where it is missing, then `Decoded.bounds` of each column with limits.
     """
     schema, columns = table.schema, table.columns
-    single = [*_of_kind(schema, Number, Date), *_of_kind(schema, YesNo), *_of_kind(schema, Category)]
+    single = [*of_kind(schema, Number, Date), *of_kind(schema, YesNo), *of_kind(schema, Category)]
     # Without a schema these are the inputs: records' keyed hashes are of their bytes.
     kind = np.float32 if schema.plain else np.float64
     blocks = [np.stack([columns[name].values for name in single], axis=1, dtype=kind)] if single else []
-    for name, column in _of_kind(schema, Text).items():
+    for name, column in of_kind(schema, Text).items():
         gap = columns[name].verdicts == Verdict.GAP
         words = ["" if missing else cell for cell, missing in zip(table.sheet.cells[name], gap, strict=True)]
         blocks += [hashed(words, column.size), gap[:, None].astype(np.float64)]
@@ -75,7 +75,7 @@ def fit(schema: Schema, raw: Array, *, own: bool) -> Preparation:
     Raises:
         ConfigurationError: Nothing may be computed, and a column has no range.
     """
-    columns = {} if schema.plain else _of_kind(schema, Number, Date)
+    columns = {} if schema.plain else of_kind(schema, Number, Date)
     fillings = {name: _stated_filling(column) for name, column in columns.items()}
     if not own:
         if columns and (without := schema.without_range):
@@ -147,42 +147,30 @@ class Preparation:
         """By column, what all peers must define alike, as a text to compare; None where no schema says it."""
         return None if self.schema.plain else self.schema.definitions()
 
-    @cached_property
-    def _numbers(self) -> tuple[Array, tuple[Array, Array], bool]:
-        """Of columns of numbers or dates: fillings, mean and scale, or scale and shift by the range; and which it is.
+    @property
+    def numbers(self) -> dict[str, Number | Date]:
+        """The columns of numbers and dates."""
+        return {} if self.schema.plain else of_kind(self.schema, Number, Date)
+
+    @property
+    def scaling(self) -> tuple[Array, tuple[Array, Array], bool]:
+        """Of `numbers`: fillings, mean and scale, or scale and shift by the range; and which it is.
 
         Raises:
             KeyError: The statistics lack a column.
         """
-        columns = {} if self.schema.plain else _of_kind(self.schema, Number, Date)
-        found = [self.statistics[name] for name in columns]
+        found = [self.statistics[name] for name in self.numbers]
         fillings = np.array([of["filling"] for of in found])
         if any("mean" in of for of in found):
             return fillings, (np.array([of["mean"] for of in found]), np.array([of["scale"] for of in found])), True
-        low, high = np.array([range_of(column) for column in columns.values()]).reshape(-1, 2).T
+        low, high = np.array([range_of(column) for column in self.numbers.values()]).reshape(-1, 2).T
         scale = 2 / (high - low)
         return fillings, (scale, -1 - low * scale), False
-
-    def prepare(self, raw: Array) -> NDArray[np.float32]:
-        """Inputs of the model, shape (rows, len(names)), from rows as `raw_rows` gives them."""
-        if self.schema.plain:
-            return raw.astype(np.float32, copy=False)
-        (fillings, (first, second), own), categories = self._numbers, _of_kind(self.schema, Category)
-        single = len(fillings) + len(_of_kind(self.schema, YesNo))
-        gaps = np.isnan(raw[:, :single])
-        numbers = np.where(gaps[:, : len(fillings)], fillings, raw[:, : len(fillings)])
-        blocks: list[NDArray[Any]] = [(numbers - first) / second if own else numbers * first + second]
-        blocks += [np.nan_to_num(raw[:, len(fillings) : single]), gaps]
-        for place, column in enumerate(categories.values(), start=single):
-            found = raw[:, place, None]
-            blocks += [found == np.arange(len(slots(column))), np.isnan(found)]
-        blocks.append(raw[:, single + len(categories) :])
-        return np.concatenate(blocks, axis=1, dtype=np.float32, casting="same_kind")
 
     def to_json(self) -> dict[str, Any]:
         """Everything that `from_json` needs, as JSON values; floats keep every bit."""
         return {
-            "format": FORMAT_WITH_LIMITS if self.schema.limited else FORMAT,
+            "format": FORMAT,
             "plain": self.schema.plain,
             "inputs": list(self.names),
             "schema": self.schema.model_dump(mode="json"),
@@ -196,16 +184,15 @@ class Preparation:
         Raises:
             CheckpointError: It is damaged, or of another version.
         """
-        known = (FORMAT, FORMAT_WITH_LIMITS)
-        if content.get("format") not in known:
+        if content.get("format") != FORMAT:
             raise CheckpointError(
-                f"the preparation has format {content.get('format')!r}, this dpeer reads {known[0]} and {known[1]}: "
-                "use the version that wrote it"
+                f"the preparation has format {content.get('format')!r}, this dpeer reads {FORMAT}: use the version "
+                "that wrote it"
             )
         try:
             kind = PlainSchema if content["plain"] else Schema
             made = Preparation(kind.model_validate(content["schema"]), content["statistics"])
-            _ = made._numbers  # what is damaged shows now
+            _ = made.scaling  # what is damaged shows now
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the preparation is damaged: {error!r}") from error
         return made

@@ -18,9 +18,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     ValidationError,
-    model_serializer,
     model_validator,
 )
 
@@ -129,12 +127,6 @@ class Number(Column):
     @model_validator(mode="after")
     def _fills(self) -> Number:
         return _plausible(self)
-
-    @model_serializer(mode="wrap")
-    def _serialized(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit `limits` where it is false, so that peers and files of earlier versions agree."""
-        found: dict[str, Any] = serialize(self)
-        return found if self.limits else {key: value for key, value in found.items() if key != "limits"}
 
 
 class Category(Column):

@@ -221,11 +221,9 @@ def test_bounds_are_values_with_an_input_of_their_own(site: Any, write: Any, sch
     assert "age: bound" in new.flags[0]
     assert "2 cells of 'age' read as bounds (< or >)" in new.remarks
     content = json.loads(json.dumps(task.preparation.to_json()))
-    assert (before["format"], content["format"]) == (2, 3)
-    assert "limits" not in before["schema"]["columns"]["age"]
     again = Preparation.from_json(content)
     assert torch.equal(read_rows(again, path, labels=True).inputs, new.inputs)
-    with refused(CheckpointError, "the preparation has format 4, this dpeer reads 2 and 3"):
+    with refused(CheckpointError, "the preparation has format 4, this dpeer reads 3"):
         Preparation.from_json({**content, "format": 4})
     del content["statistics"]["age"]
     with pytest.raises(CheckpointError):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import HashingVectorizer
@@ -13,6 +14,7 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
 from dpeer.training.data.tables.hashed_words import hashed
+from dpeer.training.data.tables.inputs import TableInputs
 from dpeer.training.data.tables.prepare import fit
 from dpeer.training.data.tables.schema import Schema
 
@@ -70,7 +72,7 @@ def by_scikit_learn(train: Any, raw: Any, *, own: bool) -> Any:
 def test_inputs_have_the_bits_of_scikit_learn(count: int, gaps: float, apart: float, own: bool) -> None:
     for seed in range(5):
         train, raw = drawn(seed, count, gaps, apart), drawn(seed + 5, 50, gaps, apart)
-        found = fit(SCHEMA, train, own=own).prepare(raw)
+        found = TableInputs(fit(SCHEMA, train, own=own))(torch.from_numpy(raw)).numpy()
         assert found.dtype == np.float32
         np.testing.assert_array_equal(found, by_scikit_learn(train, raw, own=own))
 
