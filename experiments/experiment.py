@@ -19,7 +19,7 @@ from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import TABLES, Settings
 from dpeer.toml_text import read_toml
 from dpeer.training import BUILTIN_TASKS
-from dpeer.training.data.partitions import check_spec
+from dpeer.training.data.partitions import parse as parse_partition
 
 _MOST_SEEDS = 10_000
 
@@ -199,7 +199,7 @@ def _check_data(task: str, conditions: Sequence[Condition]) -> None:
         if ":" not in name and name not in BUILTIN_TASKS and not name.endswith(".py"):
             raise UnknownName("task", name, BUILTIN_TASKS)
         if condition.values.get("partition") is not None:
-            check_spec(str(condition.values["partition"]))
+            parse_partition(str(condition.values["partition"]))
 
 
 def _check_tuning(grid: Sequence[Axis], conditions: Sequence[Condition], seeds: Sequence[int]) -> None:

@@ -17,7 +17,7 @@ from dpeer.sections import in_short
 from dpeer.topology import TOPOLOGIES
 from dpeer.training import BUILTIN_TASKS
 from dpeer.training.compress_setting import BUILT_IN
-from dpeer.training.data.partitions import check_spec
+from dpeer.training.data.partitions import parse
 from dpeer.training.models import MODELS
 
 Command = Callable[..., Any]
@@ -51,7 +51,7 @@ def test_the_help_names_every_partition() -> None:
     text = Settings.model_fields["partition"].description or ""
     named = re.sub(r" \([^)]*\)", "", text).rpartition(": ")[2].split(", ")
     with pytest.raises(UnknownName) as found:
-        check_spec("?")
+        parse("?")
     assert named == str(found.value).rpartition("valid: ")[2].split(", ")
 
 

@@ -1,9 +1,8 @@
-"""Partition of labelled samples, or of whole groups, among peers: the schemes of ``--partition`` and their remarks."""
+"""Partition of labelled samples, or of whole groups, among peers: the schemes of ``--partition``."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,23 +12,23 @@ from dpeer.exceptions import PartitionError, UnknownName
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.settings import TestSplit
 
-_EXAMPLES = {
-    "dirichlet": "dirichlet:0.3", "dirichlet-equal": "dirichlet-equal:0.3", "pathological": "pathological:2",
-    "pathological-sampled": "pathological-sampled:2", "iid": "iid",
-}  # fmt: skip
 _PATHOLOGICAL = ("pathological", "pathological-sampled")
 NATURAL = ("writer", "subject", "group")
 """Schemes that follow the groups of the data."""
 OWN = "own"
 """Every rank reads data of its own and keeps all of them."""
+_EXAMPLES = {
+    "dirichlet": "dirichlet:0.3", "dirichlet-equal": "dirichlet-equal:0.3", "pathological": "pathological:2",
+    "pathological-sampled": "pathological-sampled:2", "iid": "iid", **{name: name for name in (*NATURAL, OWN)},
+}  # fmt: skip
 
 
 class Scheme(NamedTuple):
     """A partition spec, parsed.
 
     Attributes:
-        name: "dirichlet", "dirichlet-equal", "pathological", "pathological-sampled" or "iid".
-        value: The concentration A, or the number of classes C a peer; 0 for "iid".
+        name: "dirichlet", "dirichlet-equal", "pathological", ...
+        value: The concentration A, or the number of classes C a peer; 0 for the others.
     """
 
     name: str
@@ -41,40 +40,19 @@ class Scheme(NamedTuple):
         return self.name in _PATHOLOGICAL
 
 
-def check_spec(spec: str) -> None:
-    """Refuse what ``--partition`` does not take. Whether the data have groups such as writers is checked later.
+def parse(spec: str) -> Scheme:
+    """Parse what ``--partition`` takes. Whether the data have groups such as writers is checked later.
 
     Raises:
         UnknownName: No such scheme; the error names the nearest.
         PartitionError: The number is missing, or makes no sense.
     """
-    name, colon, _ = spec.partition(":")
-    if name not in (*NATURAL, OWN):
-        if name not in _EXAMPLES:
-            raise UnknownName("partition", name, (*_EXAMPLES.values(), *NATURAL, OWN))
-        parse(spec)
-    elif colon:
-        raise PartitionError(f"partition {spec!r}: {name} takes no number; write {name!r}")
-
-
-def parse(spec: str) -> Scheme:
-    """Parse ``dirichlet:A``, ``dirichlet-equal:A``, ``pathological:C``, ``pathological-sampled:C`` or ``iid``.
-
-    Raises:
-        UnknownName: No such scheme; the error names the nearest.
-        PartitionError: The number is missing or makes no sense, or labels do not suffice for it.
-    """
     name, colon, text = spec.partition(":")
-    if name in (*NATURAL, OWN):
-        raise PartitionError(
-            f"partition {spec!r} is for built-in tasks, whose data say whom a sample is from: labels alone are divided "
-            f"by {', '.join(_EXAMPLES.values())}; for groups of your own use dpeer.training.data.partitions.deal_groups"
-        )
     if name not in _EXAMPLES:
         raise UnknownName("partition", name, _EXAMPLES.values())
-    if name == "iid":
+    if ":" not in _EXAMPLES[name]:
         if colon:
-            raise PartitionError(f"partition {spec!r}: iid takes no number; write 'iid'")
+            raise PartitionError(f"partition {spec!r}: {name} takes no number; write {name!r}")
         return Scheme(name, 0.0)
     whole = name in _PATHOLOGICAL
     try:
@@ -209,7 +187,7 @@ def partition(labels: Any, size: int, spec: str, seed: int, *, minimum: int = MI
         PartitionError: The spec makes no sense, or the samples do not suffice.
         UnknownName: The scheme does not exist.
     """
-    return _divide(_classes(labels), None, size, spec, seed, minimum, 0, "disjoint")[0]
+    return partition_pools(labels, None, size, spec, seed, minimum_train=minimum)[0]
 
 
 def partition_pools(
@@ -231,7 +209,7 @@ def partition_pools(
 
     Args:
         train_labels: As in `partition`.
-        test_labels: As in `partition`.
+        test_labels: As in `partition`; None without a test pool.
         size: As in `partition`.
         spec: As in `partition`.
         seed: As in `partition`.
@@ -240,40 +218,22 @@ def partition_pools(
         test_split: Whether test samples are one peer's alone.
 
     Returns:
-        The peers' training indices and their test indices, by rank.
+        The peers' training indices and their test indices, by rank; the second empty without a test pool.
 
     Raises:
         PartitionError: As in `partition`.
         UnknownName: As in `partition`.
     """
-    both = _classes(np.concatenate([np.asarray(train_labels), np.asarray(test_labels)]))
-    count = len(np.asarray(train_labels))
-    return _divide(both[:count], both[count:], size, spec, seed, minimum_train, minimum_test, test_split)
-
-
-def _classes(labels: Any) -> Indices:
-    array = np.asarray(labels)
-    if array.ndim != 1:
-        raise PartitionError(f"labels must be one per sample, shape (samples,); these have shape {array.shape}")
-    return np.unique(array, return_inverse=True)[1].astype(np.int64)
-
-
-def _divide(
-    train: Indices,
-    test: Indices | None,
-    size: int,
-    spec: str,
-    seed: int,
-    minimum_train: int,
-    minimum_test: int,
-    split: TestSplit,
-) -> tuple[list[Indices], list[Indices]]:
-    scheme = parse(spec)
-    if size < 1:
-        raise PartitionError(f"size {size}: samples can be divided among 1 or more peers")
-    _check_enough("training samples" if test is not None else "samples", len(train), size, minimum_train)
-    if test is not None:
-        _check_enough("test samples", len(test), size, minimum_test)
+    scheme, count = parse(spec), len(np.asarray(train_labels))
+    if scheme.name in (*NATURAL, OWN):
+        raise PartitionError(
+            f"partition {spec!r} is for built-in tasks, whose data say whom a sample is from; for groups of your own "
+            "use dpeer.training.data.partitions.deal_groups"
+        )
+    if not 1 <= size <= count:
+        raise PartitionError(f"size {size}: {count} samples can be divided among 1 to {count} peers")
+    both = _classes(train_labels if test_labels is None else np.concatenate([train_labels, test_labels]))
+    train, test = both[:count], None if test_labels is None else both[count:]
     classes = int(train.max()) + 1 if len(train) else 0
     if scheme.pathological and scheme.value > classes:
         raise PartitionError(f"partition {spec!r}: the data has only {classes} classes, so C can be 1 to {classes}")
@@ -285,7 +245,7 @@ def _divide(
         counts = np.zeros((classes, size))
         np.add.at(counts, (train[owner >= 0], owner[owner >= 0]), 1)
         parts = [np.flatnonzero(owner == rank) for rank in range(size)]
-        tests = [] if test is None else _tests(test, counts, len(train), split, rng)
+        tests = [] if test is None else _tests(test, counts, len(train), test_split, rng)
         if min(map(len, parts)) >= minimum_train and (test is None or min(map(len, tests)) >= minimum_test):
             return parts, tests
     least = f"{minimum_train} training and {minimum_test} test samples" if test is not None else f"{minimum_train}"
@@ -312,14 +272,11 @@ def _tests(
     return parts
 
 
-def _check_enough(what: str, count: int, size: int, minimum: int) -> None:
-    if count < size:
-        raise PartitionError(f"more peers than samples: {count} {what} cannot be divided among {size} peers")
-    if count < size * minimum:
-        raise PartitionError(
-            f"too few samples: {count} {what} for {size} peers, each of which needs at least {minimum}; "
-            f"at most {count // minimum} peers"
-        )
+def _classes(labels: Any) -> Indices:
+    array = np.asarray(labels)
+    if array.ndim != 1:
+        raise PartitionError(f"labels must be one per sample, shape (samples,); these have shape {array.shape}")
+    return np.unique(array, return_inverse=True)[1].astype(np.int64)
 
 
 def deal_groups(groups: Any, size: int, spec: str, seed: int) -> list[Indices]:
@@ -348,50 +305,3 @@ def deal_groups(groups: Any, size: int, spec: str, seed: int) -> list[Indices]:
         peer_of = stream(seed, Purpose.PARTITION).permutation(peer_of)
     owner = peer_of[numbers]
     return [np.flatnonzero(owner == rank) for rank in range(size)]
-
-
-_LISTED = 8
-
-
-def remarks(
-    spec: str, labels: Sequence[Indices], owned: Sequence[Sequence[Indices]], names: Sequence[str] = ()
-) -> tuple[str, ...]:
-    """A line on how classes went to peers and one on classes that no peer holds; none for other partitions.
-
-    Args:
-        spec: The partition, as `check_spec` takes it.
-        labels: The class numbers of each pool, shape (samples,): that of training, and maybe of tests.
-        owned: By rank, the indices of the peer's samples in each of these pools.
-        names: The classes' names by number; () without names.
-    """
-    if spec in (*NATURAL, OWN) or not parse(spec).pathological:
-        return ()
-    holds = np.zeros((len(owned), int(labels[0].max()) + 1), dtype=bool)
-    for row, (mine, *_) in zip(holds, owned, strict=True):
-        row[labels[0][mine]] = True
-    there = np.unique(labels[0])
-    holders = holds.sum(axis=0)[there]
-    name, _, count = spec.partition(":")
-    if name == "pathological":
-        line = (
-            f"partition {spec} is balanced: a class goes to {_peers(holders)}; papers draw each peer's classes at "
-            f"random: pathological-sampled:{count}"
-        )
-    else:
-        line = f"partition {spec}: each peer's classes were drawn at random, and a class goes to {_peers(holders)}"
-    missing = there[holders == 0]
-    return (line, *([_unused(missing, labels, names)] if len(missing) else []))
-
-
-def _peers(holders: Indices) -> str:
-    least, most = int(holders.min()), int(holders.max())
-    return f"{least} to {most} peers" if least < most else f"{most} peer{'s' if most > 1 else ''}"
-
-
-def _unused(missing: Indices, labels: Sequence[Indices], names: Sequence[str]) -> str:
-    listed = ", ".join(names[number] if names else str(number) for number in missing[:_LISTED].tolist())
-    more = f" and {len(missing) - _LISTED} others" if len(missing) > _LISTED else ""
-    what, whose = ("classes", "their") if len(missing) > 1 else ("class", "its")
-    counts = [int(np.isin(pool, missing).sum()) for pool in labels]
-    samples = f"{counts[0]:,} training and {counts[1]:,} test samples" if len(counts) > 1 else f"{counts[0]:,} samples"
-    return f"no peer holds {what} {listed}{more}: {whose} {samples} are not used"

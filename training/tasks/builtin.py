@@ -14,7 +14,7 @@ import torch
 from pydantic import Field
 
 from dpeer.exceptions import ConfigurationError, TaskError, UnknownName
-from dpeer.training.data.partitions import check_spec
+from dpeer.training.data.partitions import parse
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.errors import blame
 from dpeer.training.keyword_options import defaults, validated
@@ -36,7 +36,7 @@ def builtin_task(spec: str, rank: int, size: int, seed: int, given: Mapping[str,
     """
     task = BUILTIN_TASKS[spec]
     partition = choices.partition or task.partition
-    check_spec(partition)
+    parse(partition)
     scaled = task.standardize if choices.standardize is None else choices.standardize
     reader = task.reader()
     options, counts = _options(spec, reader, given)

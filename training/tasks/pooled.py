@@ -21,10 +21,9 @@ from dpeer.training.data.partitions import (
     NATURAL,
     OWN,
     Indices,
-    check_spec,
     deal_groups,
+    parse,
     partition_pools,
-    remarks,
 )
 from dpeer.training.data.partitions import partition as divide_pool
 from dpeer.training.data.pool import Data, Pool
@@ -59,8 +58,6 @@ class Division(NamedTuple):
     parts: list[Part]
     digest: str | None = None
     """SHA-256 (hex) of who may train and who is tested on what; None where every peer has data of its own."""
-    remarks: tuple[str, ...] = ()
-    """Remarks for the user."""
 
 
 def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *, model: str) -> Task:
@@ -133,7 +130,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
         held_out=np.searchsorted(np.union1d(part.train, part.validation), part.validation)
         if len(part.validation)
         else None,
-        remarks=(*data.remarks, *_about_equal(data, contents), *division.remarks, *_about_joiner(rank, size, choices)),
+        remarks=(*data.remarks, *_about_equal(data, contents), *_about_joiner(rank, size, choices)),
         preparation=preparation,
         draws=None if find_model(name).own else drops(net),
         built=Recipe(
@@ -223,18 +220,13 @@ def divide(
     for indices in owned:
         for pool, index in zip(pools, indices, strict=True):
             digest.update(pool.places(index).tobytes() + b"|")
-    names = data.names.get("classes", ())
-    if pools[0] is pools[1]:
-        notes = remarks(spec, [pools[0].labels()], [[np.union1d(*indices)] for indices in owned], names)
-    else:
-        notes = remarks(spec, [pool.labels() for pool in pools], owned, names)
-    return Division(*pools, parts, digest.hexdigest(), notes)
+    return Division(*pools, parts, digest.hexdigest())
 
 
 def _divided(
     data: Data, size: int, spec: str, test_split: TestSplit, seed: int
 ) -> tuple[tuple[Pool, Pool], list[tuple[Indices, Indices]]]:
-    check_spec(spec)
+    parse(spec)
     if test_split == "shared" and (spec in NATURAL or data.test is None):
         raise PartitionError(
             f"--test-split shared cannot be had with partition {spec!r} of these data: each peer is tested on samples "
