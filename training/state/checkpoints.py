@@ -18,7 +18,7 @@ from dpeer.training.algorithms.plugins import check_state
 from dpeer.training.codecs import identity
 from dpeer.training.device import CPU, host
 from dpeer.training.schedules import ends_with_the_run
-from dpeer.training.selection import POINTS, ModelSelection, Point
+from dpeer.training.selection import POINTS, ModelSelection
 from dpeer.training.state.file_names import BEST, LAST, REST, TENSORS
 from dpeer.training.state.store import load_state, write_tensors
 from dpeer.training.trainer import Trainer
@@ -87,6 +87,7 @@ class Checkpoints:
             "head": trainer.head.manifest,
             **identity(h.compress),
             "lr_schedule": h.lr_schedule,
+            "finish": h.finish,
             **({"number of rounds, with which the cosine schedule ends,": h.rounds} if ends else {}),
             **({} if trainer.mask is None else {"number of rounds, by which masks settle,": h.rounds}),
             **self._options,
@@ -123,7 +124,6 @@ class Checkpoints:
             "round": self._trainer.number,
             "best_round": selection.best_round,
             "best_point": selection.best_point,
-            "finish": self._trainer.hyperparameters.finish,
             "best_loss": None if selection.best is None else selection.best_loss,
         }
         if self._session is None:
@@ -142,11 +142,11 @@ class Checkpoints:
         try:
             number, best_round = int(rest["round"]), rest["best_round"]
             best_loss = float(rest["best_loss"]) if best else math.inf
-            point = _point(rest["best_point"])
             _ = last["body"], last["head"]
+            if (point := rest["best_point"]) not in (None, *POINTS):
+                raise ValueError(f"best_point is {point!r}")
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the checkpoint in {directory} is damaged: {error!r}") from error
-        self._check_finish(directory, number, rest["finish"])
         self._trainer.check({name: value for name, value in last.items() if not name.startswith("rest/")})
         if best:
             self._trainer.check(best)
@@ -178,38 +178,6 @@ class Checkpoints:
                     owner.state[name].copy_(value)
                 else:
                     owner.state[name] = value.to(self._trainer.compute.device, copy=True)
-
-    def _check_finish(self, directory: Path, number: int, then: Any) -> None:
-        """Refuse another `--finish` for a run that has no rounds left: it would have no effect, and all files state it.
-
-        And none for a run that protects records and has had another: what it kept may have been trained without noise.
-
-        Raises:
-            CheckpointError: It is another one.
-        """
-        h = self._trainer.hyperparameters
-        if self._protects_records and h.finish == "none" != then:
-            raise CheckpointError(
-                f"the checkpoint in {directory} is of a run with --finish {then}, whose model is not private: give "
-                "that, and not none, or start over in another --out"
-            )
-        if number + 1 >= h.rounds and then != h.finish:
-            raise CheckpointError(
-                f"the checkpoint in {directory} is of the last round, after which the model was finished with "
-                f"--finish {then}: give that, and not {h.finish}, or more --rounds"
-            )
-
-
-def _point(text: Any) -> Point | None:
-    """The point of its round at which the best model was measured.
-
-    Raises:
-        ValueError: No such point exists.
-    """
-    for point in (None, *POINTS):
-        if text == point:
-            return point
-    raise ValueError(f"best_point is {text!r}")
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
