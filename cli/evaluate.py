@@ -54,13 +54,9 @@ def print_figures(console: Console, figures: Mapping[str, Any]) -> None:
     table = Table()
     for name, side in (("figure", "left"), ("value", "right"), ("95 % interval", "left")):
         table.add_column(name, justify=side)  # type: ignore[arg-type]
-    values = in_order(figures["values"])
-    for name, figure in values.items():
+    for name, figure in in_order(figures["values"]).items():
         table.add_row(called(name), value(figure), interval(figure))
     console.print(table)
-    for reason in dict.fromkeys(figure["why"] for figure in values.values() if "why" in figure):
-        which = ", ".join(called(name) for name, figure in values.items() if figure.get("why") == reason)
-        console.print(f"undefined: {which} ({reason})", highlight=False, markup=False, soft_wrap=True)
     classes = figures.get("classes", ())
     if len(classes) > 2:
         _by_class(console, classes[:_CLASSES])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpeer.training.measures.classification import auroc_of, measure_classes
-from dpeer.training.measures.intervals import Numbers, Whole, bootstrap, undefined
+from dpeer.training.measures.intervals import UNDEFINED, Numbers, Whole, bootstrap
 
 Measured = dict[str, Any]
 """Plain JSON values; see `measure`."""
@@ -26,7 +26,7 @@ def measure(outputs: Any, targets: Any, classes: tuple[str, ...] = (), *, values
 
     Returns:
         ``{"kind", "rows", "values": {name: {"value", "low", "high"}}, ...}``, for a classification also "positive",
-        "classes", "confusion" and "calibration"; see docs/models.md. A value of None is undefined; see "why".
+        "classes" and "confusion"; see docs/models.md. A value of None is undefined.
         None where the outputs are neither class scores for class numbers nor values.
     """
     if not isinstance(outputs, Tensor) or not isinstance(targets, Tensor) or not len(outputs):
@@ -72,15 +72,14 @@ def plain(figures: Measured | None) -> dict[str, float | None]:
 def _measure_values(predicted: Numbers, truth: Numbers) -> dict[str, Any]:
     figures: dict[str, Any] = {"kind": "regression", "rows": len(truth)}
     if not np.isfinite(predicted).all():
-        why = "the model's outputs are not finite"
-        return figures | {"values": {name: undefined(why) for name in ("mae", "rmse", "r2")}}
+        return figures | {"values": dict.fromkeys(("mae", "rmse", "r2"), UNDEFINED)}
     ends = bootstrap(lambda weights: _errors(weights, predicted, truth), len(truth))
     found = {name: float(one) for name, (one,) in _errors(np.ones((1, len(truth))), predicted, truth).items()}
     if len(np.unique(truth)) == 1:
         del found["r2"]
     values = {name: {"value": value, "low": ends[name][0], "high": ends[name][1]} for name, value in found.items()}
     if "r2" not in values:
-        values["r2"] = undefined("all rows have the same value")
+        values["r2"] = UNDEFINED
     return figures | {"values": values}
 
 

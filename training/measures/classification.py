@@ -1,4 +1,4 @@
-"""Figures of a classification, and the calibration of its probabilities."""
+"""Figures of a classification."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpeer.training.measures.intervals import Numbers, Whole, bootstrap, undefined, wilson
+from dpeer.training.measures.intervals import UNDEFINED, Numbers, Whole, bootstrap, wilson
 
 _BOOTSTRAPPED = ("auroc", "balanced_accuracy", "f1", "brier", "ece")
 
@@ -26,21 +26,19 @@ def measure_classes(shares: Numbers, guess: Whole, truth: Whole, names: tuple[st
     figures |= {"positive": names[1]} if binary else {}
     if not np.isfinite(shares).all():
         wanted = ("accuracy", *_BOOTSTRAPPED, *(("sensitivity", "specificity") if binary else ()))
-        return figures | {"values": {name: undefined("the model's outputs are not finite") for name in wanted}}
+        return figures | {"values": dict.fromkeys(wanted, UNDEFINED)}
     rows = Classified.of(shares, guess, truth)
-    points = _points(rows, names)
+    points = _points(rows)
     ends = bootstrap(lambda weights: weighted(rows, weights), len(truth), truth)
     found = {
-        name: undefined(value)
-        if isinstance(value, str)
-        else {"value": value, "low": ends[name][0], "high": ends[name][1]}
+        name: UNDEFINED if value is None else {"value": value, "low": ends[name][0], "high": ends[name][1]}
         for name, value in points.items()
     }
     classes = [
         {
             "class": name,
             "rows": int((truth == number).sum()),
-            **_shares_of(rows, number, name),
+            **_shares_of(rows, number),
             **{key: found[f"{key} {number}"] for key in ("f1", "auroc")},
         }
         for number, name in enumerate(names)
@@ -52,7 +50,6 @@ def measure_classes(shares: Numbers, guess: Whole, truth: Whole, names: tuple[st
         "values": values,
         "classes": classes,
         "confusion": _confusion(guess, truth, len(names)),
-        "calibration": bins(rows.confidence, rows.hit),
     }
 
 
@@ -64,35 +61,21 @@ def auroc_of(shares: Numbers, guess: Whole, truth: Whole) -> float | None:
         guess: Predicted classes, shape (rows,).
         truth: True classes, shape (rows,).
     """
-    found = _points(Classified.of(shares, guess, truth), tuple(map(str, range(shares.shape[1]))))["auroc"]
-    return None if isinstance(found, str) else found
+    return _points(Classified.of(shares, guess, truth))["auroc"]
 
 
-def _points(rows: Classified, names: tuple[str, ...]) -> dict[str, float | str]:
-    """Figures by name, those of a class as ``"f1 0"``; the reason for one that is undefined."""
-    there = np.bincount(rows.truth, minlength=len(names))
-    alone = f"all rows are of class {names[int(rows.truth[0])]!r}"
-    why = {f"{key} {n}": alone if there[n] else f"no row is of class {names[n]!r}"
-           for key in ("f1", "auroc") for n in range(len(names))}  # fmt: skip
-    if len(names) == 2:
-        why |= {key: why[f"{key} 1"] for key in ("f1", "auroc")}
+def _points(rows: Classified) -> dict[str, float | None]:
+    """Figures by name, those of a class as ``"f1 0"``; None for one that the rows do not define."""
     every = weighted(rows, np.ones((1, len(rows.truth))))
-    return {name: float(one) if np.isfinite(one) else why.get(name, alone) for name, (one,) in every.items()}
+    return {name: float(one) if np.isfinite(one) else None for name, (one,) in every.items()}
 
 
-def _shares_of(rows: Classified, number: int, name: str) -> dict[str, Any]:
+def _shares_of(rows: Classified, number: int) -> dict[str, Any]:
     """Sensitivity and specificity of one class against the rest."""
     is_it, guessed = rows.truth == number, rows.guess == number
-    here, elsewhere = int(is_it.sum()), int((~is_it).sum())
     return {
-        "sensitivity": wilson(int((guessed & is_it).sum()), here)
-        if here
-        else undefined(f"no row is of class {name!r}"),
-        "specificity": (
-            wilson(int((~guessed & ~is_it).sum()), elsewhere)
-            if elsewhere
-            else undefined(f"all rows are of class {name!r}")
-        ),
+        "sensitivity": wilson(int((guessed & is_it).sum()), int(is_it.sum())),
+        "specificity": wilson(int((~guessed & ~is_it).sum()), int((~is_it).sum())),
     }
 
 
@@ -119,25 +102,6 @@ def bin_of(confidence: Numbers) -> Whole:
     """The number of each row's bin of equal width; a border belongs to the bin below it, as in the paper."""
     inner = np.linspace(0, 1, BINS + 1)[1:-1]
     return np.searchsorted(inner, confidence).astype(np.int64)
-
-
-def bins(confidence: Numbers, hit: Numbers) -> list[dict[str, Any]]:
-    """The rows by bin: their number, their mean probability, and the share that it is held against."""
-    where = bin_of(confidence)
-    found = []
-    for number in range(BINS):
-        inside = where == number
-        count = int(inside.sum())
-        found.append(
-            {
-                "from": number / BINS,
-                "to": (number + 1) / BINS,
-                "rows": count,
-                "predicted": float(confidence[inside].mean()) if count else None,
-                "observed": float(hit[inside].mean()) if count else None,
-            }
-        )
-    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +23,19 @@ _WORK = 10_000_000  # resamples times rows times classes: about a second
 _CHUNK = 2_000_000  # of them in memory at once
 
 
+UNDEFINED: dict[str, float | None] = {"value": None, "low": None, "high": None}
+"""A figure that the rows do not define."""
+
+
 def wilson(hits: int, count: int) -> dict[str, float | None]:
     """A share with Wilson's interval (1927): inside 0..1 and fair for few rows, and for shares of 0 and 1.
 
     Args:
         hits: How many rows have what is counted.
-        count: Of how many, at least 1.
+        count: Of how many; without any the share is undefined.
     """
+    if not count:
+        return UNDEFINED
     share, spread = hits / count, _Z**2 / count
     middle = (share + spread / 2) / (1 + spread)
     half = math.sqrt(share * (1 - share) * spread + spread**2 / 4) / (1 + spread)
@@ -82,8 +87,3 @@ def _middle(values: Numbers) -> tuple[float | None, float | None]:
         return None, None
     low, high = np.quantile(known, (0.025, 0.975)).tolist()
     return (low, high) if low < high else (None, None)
-
-
-def undefined(why: str) -> dict[str, Any]:
-    """A figure that the rows do not define."""
-    return {"value": None, "low": None, "high": None, "why": why}
