@@ -108,22 +108,7 @@ def left_out(where: Path, read: Iterable[Path]) -> list[str]:
     """A line on the files in a folder, and in the folders in it, that are not among those that are read."""
     known = {path.resolve() for path in read}
     left = [path for path in where.rglob("*") if path.is_file() and path.resolve() not in known]
-    return [f"left out of {where.name}: {_kinds(where, left)}"] if left else []
-
-
-def _kinds(where: Path, left: Iterable[Path]) -> str:
-    """Files that are left out, counted by the reason, each reason with its first file."""
-    kinds: dict[str, list[str]] = {}
-    for path in sorted(left):
-        inside = path.relative_to(where)
-        if any(map(_of_system, inside.parts)):
-            kind = "hidden or of __MACOSX"
-        elif path.suffix.lower() in ENDINGS:
-            kind = "images in other places"
-        else:
-            kind = path.suffix.lower() or "without an ending"
-        kinds.setdefault(kind, []).append(str(inside))
-    return ", ".join(f"{len(names)} {kind} (such as {names[0]})" for kind, names in kinds.items())
+    return [f"left out of {where.name}: {len(left)} files, such as {min(left).relative_to(where)}"] if left else []
 
 
 def _inside(where: Path) -> list[str]:
@@ -176,20 +161,13 @@ def _listed(where: Path, classes: tuple[str, ...], *, stated: bool) -> _Listed:
         raise TaskError(f"task {TASK!r}: the folder {where / strange[0]} is none of the classes {', '.join(classes)}")
     images = [_images(where / name) for name in classes]
     paths = [path for found in images for path in found]
-    for name, found in zip(classes, images, strict=True):
-        other = [] if found else [path for path in (where / name).rglob("*") if path.is_file()]
-        if found or (not other and (stated or not paths or not (where / name).is_dir())):
-            continue
+    empty = [name for name, of_it in zip(classes, images, strict=True) if not of_it and (where / name).is_dir()]
+    if not paths or (empty and not stated):
+        name = (empty or classes)[0]
         raise TaskError(
             f"task {TASK!r}: class {name!r} has no image ({', '.join(ENDINGS)}) directly in {where / name}; "
-            + (
-                f"left out: {_kinds(where, other)}"
-                if other
-                else "remove the folder, and name all classes with classes="
-            )
+            "classes= names classes that other sites alone have"
         )
-    if not paths:
-        raise TaskError(f"task {TASK!r}: expected images ({', '.join(ENDINGS)}) in {where / classes[0]}; it has none")
     return _Listed(paths, np.repeat(np.arange(len(classes)), [*map(len, images)]), paths)
 
 

@@ -256,8 +256,13 @@ def restored(card: Mapping[str, Any], saved: Path, module: nn.Module | None = No
             module = _by_card(card, saved)
     if card.get("blend") is not None:
         module = Blend((module, copy.deepcopy(module)), _weights(card, saved))
-    _check_alike(module, values, saved)
-    module.load_state_dict(values, strict=False)
+    try:
+        found = module.load_state_dict(values, strict=False)
+    except RuntimeError as error:  # of tensors of other shapes
+        raise CheckpointError(f"{str(saved)!r} is of another model: {' '.join(str(error).split())}") from error
+    missing = [name for name in found.missing_keys if not name.endswith("_extra_state")]
+    if strange := [*missing, *found.unexpected_keys]:
+        raise CheckpointError(f"{str(saved)!r} is of another model: one of both lacks {strange[0]!r}")
     return module.eval()
 
 
@@ -304,18 +309,3 @@ def _by_factory(card: Mapping[str, Any], saved: Path) -> nn.Module:
     except DpeerError as error:
         raise TaskError(f"the model is made by its task's factory, and {error}{advice}") from error
     return task.model
-
-
-def _check_alike(module: nn.Module, values: Mapping[str, Tensor], saved: Path) -> None:
-    """Refuse saved values whose names or shapes differ from the model's."""
-    own = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
-    missing, strange = sorted(own.keys() - values.keys()), sorted(values.keys() - own.keys())
-    if missing or strange:
-        which = f"lacks {missing[0]!r}" if missing else f"has {strange[0]!r}, which the model has not"
-        raise CheckpointError(f"{str(saved)!r} {which}: it is of another model")
-    for name, value in own.items():
-        if value.shape != values[name].shape:
-            raise CheckpointError(
-                f"{str(saved)!r}: {name!r} has shape {tuple(values[name].shape)}, the model's {tuple(value.shape)}: it "
-                "is of another model"
-            )
