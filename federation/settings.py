@@ -224,7 +224,7 @@ def shared(section: type[Section] | None = None) -> tuple[str, ...]:
 
 
 def check_own_data(settings: Settings) -> None:
-    """Refuse one file for several peers that should each have their own, or several for all, before anything is read.
+    """Refuse one file for several peers that should each have their own, before anything is read.
 
     Raises:
         ConfigurationError: Names the ranks and what would be right.

@@ -23,7 +23,6 @@ CSV: dict[str, Any] = {"path": "x.csv", "target": "y"}
         ("csv", CSV | {"ignore": {"a": 1}}, "task option ignore = {'a': 1}"),
         ("csv", CSV | {"kind": "regression", "classes": "a,b"}, "classes= is for kind=classification"),
         ("csv", CSV | {"path": "site-{rank}.csv"}, "'site-0.csv' does not exist: with path = 'site-{rank}.csv'"),
-        ("csv", CSV | {"path": "s-{rank:02d}.csv"}, "unknown placeholder '{rank:02d}'"),
         ("image-folder", {"path": "x", "image_size": True}, "task option image_size = True"),
         ("image-folder", {"path": "x", "channels": 2}, "task option channels = 2"),
     ],
@@ -41,14 +40,13 @@ def test_a_share_of_data_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("peers", "partition", "fragments"),
     [
-        ([("csv", CSV)] * 3, None, ("--task csv: every rank would hold the same rows", "path=site-{rank}.csv")),
-        ([("csv", CSV)] * 3, None, ("--partition iid (group, where a schema names one), or give each",)),
-        ([("csv", {"path": "x.csv", "group": "who"})] * 3, None, ("the same rows of 'x.csv'", "--partition group")),
-        ([("image-folder", {"path": "x"})] * 3, None, ("--task image-folder", "images of 'x'", "path=site-{rank}")),
-        ([("digits", {})] * 3, "own", ("--task digits: every rank would hold the same images",)),
+        (
+            [("csv", CSV)] * 3,
+            None,
+            ("--task csv: ranks 0 and 1 would hold the same", "'x.csv': divide"),
+        ),
+        ([("digits", {})] * 3, "own", ("--task digits: ranks 0 and 1 would hold the same data:",)),
         ([("csv", {"path": path}) for path in ("a", "site-{rank}", "site-1")], None, ("ranks 1 and 2", "site-1'")),
-        ([("csv", {"path": "a"}), ("csv", {"path": "b"})], "iid", ("--task csv: ranks 0 and 1", "--partition iid")),
-        ([("har", {"data": "a"}), ("har", {"data": "b"})], "iid", ("--task har: ranks 0 and 1", "--partition iid")),
     ],
 )
 def test_ranks_that_would_hold_the_same_data(peers: Any, partition: str | None, fragments: tuple[str, ...]) -> None:
