@@ -137,7 +137,7 @@ def _write(whole: nn.Module, sample: Tensor, path: Path, usage: Mapping[str, Any
     try:
         program = torch.onnx.export(
             whole, (sample,), dynamo=True, input_names=[INPUT], output_names=[OUTPUT],
-            dynamic_shapes={"inputs": {0: rows}}, verbose=False,
+            dynamic_shapes=({0: rows},), verbose=False,
         )  # fmt: skip
     except Exception as error:  # torch's own, and what the model's code raises where it is traced
         raise TaskError(f"ONNX cannot take this model: {_reason(error)}") from error

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpeer.exceptions import TaskError
+from dpeer.toml_text import value_text
 from dpeer.training.data.tables.decode import Decoded, Verdict, decode, readings
 from dpeer.training.data.tables.readings import advice
-from dpeer.training.data.tables.schema import Category, Column, Date, Group, Number, Schema, Target, YesNo
+from dpeer.training.data.tables.schema import Column, Date, Group, Schema, Target
 from dpeer.training.data.tables.sheet import Sheet
 
 _LONGEST = 60
@@ -236,7 +237,7 @@ def _problems(schema: Schema, sheet: Sheet, name: str, column: Judged, found: De
         Verdict.CODE: "a code, not a number",
         Verdict.UNIT: f"a number in another unit than the column's, {unit!r}",
         Verdict.BOUND: "a bound, not a value: limits = true reads it" if is_input else "a bound, not a value",
-        Verdict.WRONG: f"expected {expected(column)}",
+        Verdict.WRONG: f"expected {_told(column)}",
     }
     if learn or not is_input:
         whats[Verdict.BEYOND] = f"outside the range {_range(column)}"
@@ -267,29 +268,12 @@ def _too_alike(values: NDArray[np.float64]) -> str:
     )
 
 
-def expected(column: Judged) -> str:
-    """What a cell of a column must be, for messages."""
-    match column:
-        case Date():
-            short = any("%y" in one for one in column.format)
-            century = ", in one century of the range" if short else ""
-            return f"a date as {' or '.join(column.format)}{century}"
-        case YesNo():
-            return f"yes ({', '.join(column.yes)}) or no ({', '.join(column.no)})"
-        case Category():
-            return f"one of {', '.join(column.values)}"
-        case Target(kind="classification"):
-            return f"one of the classes {', '.join(column.classes)}"
-        case Group():
-            return "a name without NUL characters"
-        case _:
-            return f"a number, {ends}" if (ends := _range(column)) else "a finite number"
+def _told(column: Judged) -> str:
+    """The column as its schema has it, on one line."""
+    found = column.model_dump(exclude_defaults=True, exclude={"column", "missing"})
+    return ", ".join(f"{key} = {value_text(value)}" for key, value in found.items())
 
 
-def _range(column: Judged) -> str:
-    if isinstance(column, Date) and column.range is not None:
-        return f"{column.range[0]} to {column.range[1]}"
-    if isinstance(column, Number | Target) and column.range is not None:
-        unit = f" {column.unit}" if column.unit else ""
-        return f"{column.range[0]:g} to {column.range[1]:g}{unit}"
-    return ""
+def _range(column: Any) -> str:
+    ends, unit = getattr(column, "range", None), getattr(column, "unit", "")
+    return "" if ends is None else value_text(ends) + f" {unit}".rstrip()

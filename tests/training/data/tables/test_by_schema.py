@@ -180,7 +180,7 @@ def test_new_values_beyond_the_range_are_cut_and_remarked(site: Any, write: Any,
     found[0]["age"], found[1]["age"] = "200", "-3"
     new = read_rows(task.preparation, write("x.csv", found), labels=True)
     assert new.inputs[:2, task.preparation.names.index("age")].tolist() == [1.0, -1.0]
-    assert new.remarks[0] == "2 values lie outside the range of 'age', 0 to 120 years: cut to its nearer end"
+    assert new.remarks[0] == "2 values lie outside the range of 'age', [0, 120] years: cut to its nearer end"
 
 
 def test_a_parquet_file_gives_the_same(site: dict[str, Any], schema_file: Path, tmp_path: Path) -> None:
@@ -234,28 +234,30 @@ def test_rows_that_cannot_be_read_are_left_out_where_they_may_be(site: Any, writ
     task, found = trained(site["path"], schema_file), [dict(row) for row in site["rows"][:6]]
     found[1]["age"], found[3]["admitted"], found[4]["age"] = "old", "31.02.2020", "200"
     path = write("new.csv", found)
-    with refused(TaskError, "column 'admitted', 1 of 6 cells: expected a date as", "; 1 more problem, in 'age'"):
+    with refused(
+        TaskError, "column 'admitted', 1 of 6 cells: expected kind = \"date\", format", "; 1 more problem, in 'age'"
+    ):
         read_rows(task.preparation, path, labels=False)
     new = read_rows(task.preparation, path, labels=False, leave_out=True)
     assert (len(new), new.left_out) == (4, 2)
     assert new.keys["row"] == ("2", "4", "6", "7")
-    assert new.remarks[0].startswith("rows left out: column 'admitted', 1 of 6 cells: expected a date as")
+    assert new.remarks[0].startswith("rows left out: column 'admitted', 1 of 6 cells: expected kind = \"date\"")
     assert "age: cut" in new.flags[2]
     for row in found:
         row |= {"age": "old", "admitted": ""}
-    with refused(TaskError, "6 of 6 cells: expected a number, 0 to 120 years: 'old' 6 times, first in row 2"):
+    with refused(TaskError, "6 of 6 cells: expected kind = ", "range = [0, 120]: 'old' 6 times, first in row 2"):
         read_rows(task.preparation, write("none.csv", found), labels=False, leave_out=True)
 
 
 @pytest.mark.parametrize(
     ("changes", "fragment"),
     [
-        ({"age": "old"}, "column 'age', 1 of 40 cells: expected a number, 0 to 120 years: row 3: 'old'; `dpeer schema"),
-        ({"age": "1_0"}, "column 'age', 1 of 40 cells: expected a number, 0 to 120 years: row 3: '1_0'"),
-        ({"age": "1020"}, "column 'age', 1 of 40 cells: outside the range 0 to 120 years: row 3: '1020'"),
-        ({"smoker": "maybe"}, "column 'smoker', 1 of 40 cells: expected yes (yes, ja, 1) or no (no, nein, 0): row 3"),
-        ({"admitted": "31.02.2020"}, "column 'admitted', 1 of 40 cells: expected a date as %Y-%m-%d or %d.%m.%Y: row"),
-        ({"outcome": "dead"}, "'outcome', 1 of 40 cells: expected one of the classes well, ill: row 3: 'dead'; `dpe"),
+        ({"age": "old"}, "range = [0, 120]: row 3: 'old'; `dpeer schema"),
+        ({"age": "1_0"}, 'of 40 cells: expected kind = "number", unit = "years", range = [0, 120]: row 3: '),
+        ({"age": "1020"}, "column 'age', 1 of 40 cells: outside the range [0, 120] years: row 3: '1020'"),
+        ({"smoker": "maybe"}, 'expected kind = "yes-no", yes = ["yes", "ja", "1"], no = ["no", "nein", "0"]: row 3'),
+        ({"admitted": "31.02.2020"}, 'expected kind = "date", format = ["%Y-%m-%d", "%d.%m.%Y"]'),
+        ({"outcome": "dead"}, '1 of 40 cells: expected classes = ["well", "ill"]: row 3: '),
         ({"outcome": ""}, "column 'outcome', 1 of 40 cells: a gap: fill it or drop the row: row 3"),
         ({"patient": ""}, "column 'patient', 1 of 40 cells: a gap: fill it or drop the row: row 3"),
         ({"outcome": "dead", "age": "old"}, "'old'; 1 more problem, in 'outcome'; `dpeer schema check` lists all"),
@@ -306,7 +308,7 @@ def test_labels_are_read_where_they_are_wanted(tmp_path: Path) -> None:
     assert read_rows(preparation, tmp_path / "strange.csv", labels=False).labels is None
     for name, labels, fragment in (
         ("without", True, "without.csv' has no column 'y'"),
-        ("strange", True, "column 'y', 1 of 1 cells: expected one of the classes ill, well: row 2: 'dead'"),
+        ("strange", True, "column 'y', 1 of 1 cells: expected classes = [\"ill\", \"well\"]: row 2: 'dead'"),
         ("gap", False, "gap.csv': column 'b', 1 of 1 cells: a gap: fill it or drop the row: row 2"),
     ):
         with refused(TaskError, fragment):

@@ -67,14 +67,6 @@ def test_limits_of_a_target_are_refused_with_their_reason(tmp_path: Path) -> Non
         read_schema(tmp_path / "s.toml")
 
 
-def test_limits_leave_the_definitions_of_others_as_they_are(schema_file: Path) -> None:
-    assert read_schema(schema_file).definitions()["age"] == (
-        '{"filling": null, "kind": "number", "missing": [], "range": [0.0, 120.0], "unit": "years"}'
-    )
-    schema_file.write_text(SCHEMA.replace('unit = "years"', 'unit = "years"\nlimits = true'))
-    assert '"limits": true' in read_schema(schema_file).definitions()["age"]
-
-
 CLASSES = 'classes = ["well", "ill"]'
 
 
