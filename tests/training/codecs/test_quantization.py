@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -159,43 +156,3 @@ def test_a_change_too_small_for_a_step_is_not_lost(bits: int) -> None:
             step.mix({1 - rank: sent[1 - rank]}, lambda ranks: {0: 0.5, 1: 0.5})
     for flat in flats:
         assert flat.data[1].item() == pytest.approx(40 * drift, abs=2 * drift)
-
-
-@pytest.mark.parametrize(("bits", "share"), [(4, 1 / 8), (8, 1 / 4), (16, 1 / 2)])
-def test_payloads_shrink_as_said(bits: int, share: float) -> None:
-    model = nn.Sequential(nn.Linear(6, 3000), nn.Linear(3000, 3))
-    task = small_task(model=model, head=())
-    ours = build_learner(task, "dfedavgm", Hyperparameters(compress=f"int{bits}"), rank=0, seed=0)
-    size = sum(memoryview(part).nbytes for part in ours.release(0) or [])
-    assert size == ours.about.payload_bytes
-    assert size / (4 * ours.about.body_parameters) == pytest.approx(share, rel=0.05)
-
-
-BLOCKS = 2
-SCALES, CODES = np.ones(BLOCKS, "<f4").tobytes(), bytes(COUNT)
-
-
-@pytest.mark.parametrize(
-    ("payload", "reason"),
-    [
-        ([SCALES, CODES], None),
-        ([SCALES + SCALES, CODES], "wrong-size"),
-        ([b"\0", SCALES, CODES], "wrong-size"),
-        ([np.array([math.inf, 1], "<f4").tobytes(), CODES], "not-finite"),
-        ([np.array([3e38, 1], "<f4").tobytes(), b"\x7f" * len(CODES)], "not-finite"),
-    ],
-)
-def test_damaged_payloads_are_refused_and_never_raise(payload: Any, reason: str | None) -> None:
-    ours = peers(8, size=1)[0]
-    before = ours.body
-    assert left_out(ours, 1, payload) == reason
-    assert torch.equal(ours.body, before)
-
-
-def test_a_payload_of_other_bits_is_refused() -> None:
-    payloads = {bits: peers(bits, size=1)[0].release(0) for bits in (4, 8, 16, None)}
-    for bits in (4, 8, 16):
-        other = peers(bits, size=2)[1]
-        assert {b: left_out(other, 0, payload or []) for b, payload in payloads.items()} == {
-            b: None if b == bits else "wrong-size" for b in payloads
-        }

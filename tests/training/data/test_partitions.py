@@ -74,10 +74,6 @@ def test_a_division_depends_on_the_seed_alone() -> None:
     assert np.array_equal(np.random.get_state()[1], state)
 
 
-def test_peers_may_have_as_few_samples_as_is_said() -> None:
-    assert [len(p) for p in partition(LABELS[:6], 6, "iid", 0, minimum=1)] == [1] * 6
-
-
 def test_too_few_test_samples_trigger_a_redraw() -> None:
     """Drawn so that the first draw leaves a peer one test sample for some seed, and never in the result."""
     rng = np.random.default_rng(0)
@@ -143,15 +139,6 @@ def test_shared_test_samples(spec: str) -> None:
         assert not drawn[wanted == 0].any()
     apart = partition_pools(train, test, 40, spec, 0)[0]
     assert all(np.array_equal(a, b) for a, b in zip(mine, apart, strict=True))
-
-
-def test_shared_test_samples_are_shared() -> None:
-    """Of 100 peers who draw a hundredth each: an image is in no other's draw with chance (99/100)^99 = 0.37."""
-    train, test = np.repeat(np.arange(10), 5000), np.repeat(np.arange(10), 1000)
-    for spec in ("iid", "dirichlet-equal:0.3"):
-        theirs = np.concatenate(partition_pools(train, test, 100, spec, 1, test_split="shared")[1])
-        times = np.bincount(theirs, minlength=len(test))
-        assert (times[theirs] > 1).mean() == pytest.approx(1 - 0.99**99, abs=0.02)
 
 
 def test_a_class_of_one_pool_alone_is_not_tested() -> None:

@@ -131,25 +131,6 @@ def test_cifar_is_read_however_it_was_pickled(tmp_path: Path, dump: Callable[[An
     check_all(READERS["cifar10"](data=str(tmp_path)), expected)
 
 
-def test_a_pixel_of_cifar_is_where_the_format_says(tmp_path: Path) -> None:
-    """Red, green and blue planes of 1024 bytes, row by row; the model gets -1..1."""
-    dataset_files.cifar10(tmp_path, each=5)
-    batch = np.zeros((5, 3072), np.uint8)
-    batch[4, 1024 + 32 * 3 + 7] = 255
-    path = tmp_path / "cifar-10-batches-py" / "data_batch_1"
-    path.write_bytes(python_2({b"data": batch, b"labels": [0] * 5}))
-    image = READERS["cifar10"](data=str(tmp_path)).train.rows(np.array([4]))[0][0]
-    assert image[1, 3, 7] == 1.0
-    assert (image == -1.0).sum() == 3071
-
-
-def test_pixels_of_leaf_are_kept_as_bytes(tmp_path: Path) -> None:
-    dataset_files.femnist(tmp_path, (9, 5))
-    levels = np.arange(784)[None] % 256
-    dataset_files.leaf(tmp_path / "train" / "all_data_0.json", {"a": levels / 255})
-    assert READERS["femnist"](data=str(tmp_path)).train.inputs[0].flatten().tolist() == levels[0].tolist()
-
-
 def writers_of(task: Any) -> list[set[int]]:
     """The writers of a task's parts, by the first pixel."""
     parts = [part.tensors[0][:, 0, 0, 0] for part in (task.train, task.validation, task.test) if part is not None]

@@ -159,18 +159,6 @@ def test_rows_are_drawn_again_within_each_class() -> None:
     assert len(np.unique(weights, axis=0)) == 10 * 3  # ways to draw three of three, and two of two
 
 
-def test_an_interval_of_a_mean_over_classes_is_around_it_with_a_class_of_one_row() -> None:
-    truth = torch.tensor([0] * 30 + [1] * 30 + [2])
-    scores = 2.0 * torch.eye(3)[truth] + torch.randn(61, 3, generator=torch.Generator().manual_seed(0))
-    scores[60] = torch.tensor([1.0, 0.0, 0.0])
-    found = measure(scores, truth)["values"]["balanced_accuracy"]
-    assert found["low"] < found["value"] < found["high"] < 2 / 3
-
-
-def test_intervals_are_the_same_every_time() -> None:
-    assert measure(*made(40, 3)) == measure(*made(40, 3))
-
-
 @pytest.mark.filterwarnings("error")
 def test_five_rows_and_one_class_are_no_trouble() -> None:
     scores, _ = made(5, 2)

@@ -1,21 +1,13 @@
 """Crops and flips, against a loop over images that knows nothing of indices."""
 
-from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from dpeer.training import load_task
-from dpeer.training.data.digits import digits
-from dpeer.training.data.mnist import mnist
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.tasks import Choices
-from dpeer.training.tasks.augmentation import augment_images, crop_and_flip
-from dpeer.training.tasks.builtin import read
+from dpeer.training.tasks.augmentation import crop_and_flip
 from dpeer.training.tasks.pooled import pooled_task
 
 
@@ -58,16 +50,6 @@ def test_nothing_changes_in_place_and_shape_and_type_stay() -> None:
         assert found.data_ptr() != images.data_ptr()
 
 
-def test_all_chance_comes_from_the_generator() -> None:
-    images, state = torch.randn(8, 3, 32, 32), torch.get_rng_state()
-    first, same, other = (crop_and_flip(images, np.random.default_rng(seed)) for seed in (5, 5, 6))
-    assert torch.equal(first, same)
-    assert not torch.equal(first, other)
-    assert torch.equal(torch.get_rng_state(), state)
-    one = np.random.default_rng(5)
-    assert not torch.equal(crop_and_flip(images, one), crop_and_flip(images, one))
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_the_same_bits_on_a_gpu() -> None:
@@ -91,25 +73,3 @@ def test_the_task_pads_with_the_background_and_flips_what_may_be_flipped(mirrore
     found = task.augment(inputs, np.random.default_rng(1))
     assert torch.equal(found, one_by_one(inputs, np.random.default_rng(1), 4, background, mirrored))
     assert pooled_task(data, 0, 2, 0, Choices(partition="iid"), model="cnn").augment is None
-
-
-def keywords(augment: Callable[..., Tensor]) -> dict[str, object]:
-    assert isinstance(augment, partial)
-    return augment.keywords
-
-
-def test_bytes_are_black_where_there_is_nothing() -> None:
-    pool = images().train
-    blank = Pool(torch.zeros_like(pool.inputs), pool.targets)
-    assert images().background == blank.rows(np.arange(3))[0].unique().item()
-
-
-def test_digits_are_not_mirrored(tmp_path: Path) -> None:
-    task = load_task("digits", 0, 4, 0, {}, Choices(partition="iid", augment=True))
-    assert keywords(task.augment) == {"fill": 0.0, "mirror": False}
-    assert keywords(augment_images(digits())) == {"fill": 0.0, "mirror": False}
-    pixels, labels = np.zeros((20, 28, 28), np.uint8), np.arange(20) % 10
-    path = tmp_path / "mnist.npz"
-    np.savez(path, x_train=pixels, y_train=labels, x_test=pixels, y_test=labels)
-    for data in (mnist(data=str(path)), read(mnist, {"data": str(path)}, 0, 15, 10)):
-        assert keywords(augment_images(data)) == {"fill": -1.0, "mirror": False}

@@ -55,14 +55,6 @@ def test_an_encoder_is_the_librarys(name: str) -> None:
         torch.testing.assert_close(ours(inputs), expected)
 
 
-@pytest.mark.parametrize("name", ["roberta", "bert"])
-def test_padding_changes_nothing(name: str) -> None:
-    model, inputs = small(name, positions=2 * LENGTH), numbers()
-    longer = torch.cat([inputs, torch.ones(len(inputs), 4, dtype=torch.int64)], dim=1)
-    with torch.no_grad():
-        torch.testing.assert_close(model(longer), model(inputs))
-
-
 @pytest.mark.parametrize(
     ("name", "outputs", "options", "parameters", "head"),
     [
@@ -93,9 +85,3 @@ def test_the_tokenizer_gives_vocabulary_and_padding() -> None:
     wide = pooled(numbers(), model_options={"vocabulary": 300, "width": 8, "heads": 2})
     assert wide.model.roberta.config.vocab_size == 300
     assert pooled(numbers(), model="bert", model_options={"layers": 1, "width": 8}).model.separator == 2
-
-
-def test_the_tiny_one_is_roberta_with_other_options() -> None:
-    assert TEXT.keys() == {"roberta", "roberta-tiny", "bert"}
-    tiny = {"layers": 2, "width": 64, "heads": 4}
-    assert MODELS["roberta-tiny"].options() == MODELS["roberta"].options() | tiny

@@ -86,15 +86,6 @@ def test_images_are_enlarged_where_that_is_asked_for() -> None:
         torch.testing.assert_close(model(images), expected)
 
 
-@pytest.mark.parametrize(
-    ("shape", "patches"),
-    [((3, 224, 224), 14), ((3, 64, 64), 8), ((3, 32, 32), 8), ((1, 28, 28), 7), ((1, 8, 8), 8), ((1, 5, 5), 5)],
-)
-def test_patches_suit_the_images_without_an_option(shape: tuple[int, ...], patches: int) -> None:
-    model = build("vit-tiny", shape, layers=1, width=6)
-    assert model.state_dict()["vit.embeddings.position_embeddings"].shape[1] == patches**2 + 1
-
-
 def trainer(model: nn.Module, shape: tuple[int, ...]) -> Trainer:
     data = TensorDataset(torch.randn(12, *shape), torch.arange(12) % 5)
     task = Task(model=model, head=("head",), train=data, test=data, draws=False)

@@ -62,19 +62,6 @@ def test_the_weight_is_that_of_the_definition(rows: int, classes: int, spread: f
     assert found_weight(first + 7, second - 3, right) == pytest.approx(found, abs=1e-9), "scores have no zero"
 
 
-def test_it_is_the_exact_mean_for_a_single_row() -> None:
-    # Probabilities 3/4 and 1/4 of the true class: the mean of w (1 + 2 w) over that of 1 + 2 w, over the 21 values.
-    row = np.log([[3.0, 1.0]])
-    tried = np.arange(21) / 20
-    expected = (tried * (1 + 2 * tried)).sum() / (1 + 2 * tried).sum()
-    assert found_weight(row, row[:, ::-1].copy(), np.array([0])) == pytest.approx(expected, abs=1e-12)
-
-
-def test_models_that_are_alike_have_half_each() -> None:
-    first, _, right = drawn(50)
-    assert found_weight(first, first, right) == pytest.approx(0.5, abs=1e-12)
-
-
 @pytest.mark.parametrize("low", [-math.inf, -1e4, -1e30])
 def test_a_model_that_excludes_what_happens_is_never_taken_alone(low: float) -> None:
     first = np.array([[0.0, low], [0.0, low], [0.0, low]])

@@ -112,24 +112,6 @@ def test_onnx_gives_the_probabilities_of_the_model(model: str, leave: Leave, tmp
     assert found == pytest.approx(loaded.predict(inputs).probabilities, abs=1e-5)
 
 
-def test_values_of_a_regression_get_no_softmax(leave: Leave, tmp_path: Path, runtime: Any) -> None:
-    (tmp_path / "mine.py").write_text(
-        "import torch\nfrom torch import nn\nfrom torch.utils.data import TensorDataset\n"
-        "from dpeer.training import Task\n"
-        "def task(rank, size, seed):\n"
-        "    data = TensorDataset(torch.randn(20, 3), torch.randn(20, 1))\n"
-        "    model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))\n"
-        "    return Task(model=model, head=('1',), train=data, test=data, loss=nn.functional.mse_loss)\n"
-    )
-    loaded = dpeer.load_model(leave(task=f"{tmp_path / 'mine.py'}:task").folder)
-    assert loaded.card["metrics"]["kind"] == "regression"
-    usage = export(loaded, tmp_path / "m.onnx")
-    inputs = torch.randn(4, 3)
-    found, _ = run(runtime, tmp_path / "m.onnx", inputs)
-    assert found == pytest.approx(loaded.module(inputs).detach().numpy(), abs=1e-6)
-    assert usage["output"]["is"] == "values"
-
-
 class Branching(nn.Module):
     """What it does follows from its numbers, of which an export sees none."""
 
@@ -150,27 +132,6 @@ class Stateful(nn.Module):
         return found
 
 
-class Kept(nn.Module):
-    """A state that is made of the first batch, and kept."""
-
-    state: torch.Tensor | None = None
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        if torch.compiler.is_compiling():
-            return inputs
-        self.state = torch.ones(len(inputs)) if self.state is None else self.state
-        return inputs * self.state.reshape(len(inputs), -1)
-
-
-class Strange(nn.Module):
-    """It raises what torch's exporter does not expect."""
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        if torch.compiler.is_compiling():
-            raise KeyError("state")
-        return inputs
-
-
 class Other(nn.Module):
     """Another model while it is exported."""
 
@@ -183,8 +144,6 @@ class Other(nn.Module):
     [
         (Branching(), "GuardOnDataDependentSymNode: Could not guard on data-dependent expression"),
         (Stateful(), "a file of it fails for 1 row: InvalidArgument: "),
-        (Kept(), "it fails for 5 rows: RuntimeError: "),
-        (Strange(), "KeyError: 'state'"),
         (Other(), "a file of it gives other numbers for a batch of 1; nothing was kept"),
     ],
 )

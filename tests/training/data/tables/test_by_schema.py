@@ -1,7 +1,6 @@
 """From the cells of a table to the inputs of a model, held against the same by hand."""
 
 import json
-import math
 import random
 from collections.abc import Callable
 from datetime import date
@@ -96,17 +95,6 @@ def test_statistics_are_of_the_training_rows_alone(site: dict[str, Any], write: 
     assert not torch.equal(again.test.tensors[0], task.test.tensors[0])
 
 
-def test_words_of_text_are_alike_where_they_are_nearly_the_same(site: dict[str, Any], schema_file: Path) -> None:
-    task = trained(site["path"], schema_file)
-    places = [n for n, name in enumerate(task.preparation.names) if name.startswith("complaint words")]
-    found = read_rows(task.preparation, site["path"], labels=False).inputs[:, places]
-    of = {row["complaint"]: vector for row, vector in zip(site["rows"], found, strict=True)}
-    assert of[""].abs().max() == 0
-    assert of["chest pain"].norm().item() == pytest.approx(1)
-    near, far = of["chest pain"] @ of["pain in the chest"], of["chest pain"] @ of["cough, dry"]
-    assert near > far
-
-
 @pytest.mark.parametrize("own", [True, False])
 def test_it_is_made_again_from_its_json_to_the_bit(site: dict[str, Any], schema_file: Path, own: bool) -> None:
     task = trained(site["path"], schema_file, standardize=own)
@@ -161,42 +149,12 @@ def test_new_rows_need_no_truth_no_group_and_no_ignored_column(
     assert any("of 'blood' are not in the schema and become other: 'XX'" in remark for remark in everything.remarks)
 
 
-def test_the_width_is_the_same_whatever_a_site_has(write: Callable[..., Path], schema_file: Path) -> None:
-    found = rows(40)
-    for row in found[:39]:
-        row |= {"age": "", "blood": "XX", "smoker": "", "complaint": "", "outcome": "ill"}
-    one, other = trained(write("one.csv", found), schema_file), trained(write("other.csv", rows(40, 1)), schema_file)
-    assert one.preparation.names == other.preparation.names
-    assert one.model.head.out_features == other.model.head.out_features == 2
-    for row in found:
-        row["age"] = ""
-    empty = trained(write("one.csv", found), schema_file)
-    assert empty.preparation.statistics["age"] == {"filling": 60.0, "mean": 60.0, "scale": 1.0}
-    assert empty.train.tensors[0].isfinite().all()
-
-
 def test_new_values_beyond_the_range_are_cut_and_remarked(site: Any, write: Any, schema_file: Path) -> None:
     task, found = trained(site["path"], schema_file, standardize=False), rows(40)
     found[0]["age"], found[1]["age"] = "200", "-3"
     new = read_rows(task.preparation, write("x.csv", found), labels=True)
     assert new.inputs[:2, task.preparation.names.index("age")].tolist() == [1.0, -1.0]
     assert new.remarks[0] == "2 values lie outside the range of 'age', [0, 120] years: cut to its nearer end"
-
-
-def test_a_parquet_file_gives_the_same(site: dict[str, Any], schema_file: Path, tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    import pyarrow.parquet as pq
-
-    columns: dict[str, Any] = {name: [row[name] or None for row in site["rows"]] for name in HEADER}
-    columns["age"] = [math.nan if value is None else float(value) for value in columns["age"]]
-    since = date(2020, 1, 1).toordinal()
-    moments = [day(cell or "") for cell in columns["admitted"]]
-    columns["admitted"] = [None if moment is None else date.fromordinal(since + int(moment)) for moment in moments]
-    columns["outcome"] = pa.array(columns["outcome"]).dictionary_encode()
-    pq.write_table(pa.table(columns), tmp_path / "site.parquet")
-    first, second = (trained(tmp_path / name, schema_file) for name in ("site.csv", "site.parquet"))
-    assert torch.equal(first.train.tensors[0], second.train.tensors[0])
-    assert torch.equal(first.test.tensors[1], second.test.tensors[1])
 
 
 def test_bounds_are_values_with_an_input_of_their_own(site: Any, write: Any, schema_file: Path) -> None:
@@ -270,22 +228,6 @@ def test_a_cell_that_does_not_fit_the_schema(
     found[1] |= changes
     with refused(TaskError, "x.csv' does not fit the schema: ", fragment):
         trained(write("x.csv", found), schema_file)
-
-
-@pytest.mark.parametrize(
-    ("header", "fragment"),
-    [
-        (("Age", *HEADER[2:]), "column 'age' is not in the file (is it the column 'Age'?)"),
-        (HEADER[:-1], "column 'outcome' is not in the file"),
-        ((*HEADER[:6], "outcome"), "column 'patient' is not in the file"),
-    ],
-)
-def test_a_table_without_a_column_of_the_schema(
-    header: tuple[str, ...], fragment: str, write: Callable[..., Path], schema_file: Path
-) -> None:
-    path = write("x.csv", [{**row, "Age": row["age"]} for row in rows(40)], header)
-    with refused(ConfigurationError, "x.csv'", fragment):
-        trained(path, schema_file)
 
 
 def test_what_a_schema_leaves_no_place_for(write: Callable[..., Path], schema_file: Path) -> None:

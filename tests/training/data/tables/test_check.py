@@ -14,18 +14,6 @@ def checked(schema_file: Path, path: Path) -> Checked:
     return check(read_schema(schema_file), read_sheet(str(path)))
 
 
-def test_a_table_that_fits_is_counted(write: Callable[..., Path], schema_file: Path) -> None:
-    found = rows()
-    result = checked(schema_file, write("x.csv", found))
-    assert result.problems == ()
-    assert len(result) == 60
-    assert result.classes == {name: sum(row["outcome"] == name for row in found) for name in ("well", "ill")}
-    gaps = {name: sum(row[name] in ("", "NA", "?") for row in found) for name in HEADER[:6]}
-    assert result.gaps == {name: count for name, count in gaps.items() if count}
-    assert result.others == {"blood": {"XX": sum(row["blood"] == "XX" for row in found)}}
-    assert result.unknown == []
-
-
 def test_everything_that_does_not_fit_is_found_at_once(write: Callable[..., Path], schema_file: Path) -> None:
     found = [{**row, "extra": "1", "Blood": row["blood"]} for row in rows()]
     found[0] |= {"age": "old", "outcome": ""}
