@@ -138,10 +138,10 @@ class Codec(ABC):
 
 
 def check_size(codec: Codec, payload: Payload) -> None:
-    """Refuse a payload that neighbors would refuse, since it is longer than its codec has said.
+    """Refuse a payload longer than its codec's `payload_bytes`: neighbors would drop it.
 
     Raises:
-        ConfigurationError: It is.
+        ConfigurationError: It is longer.
     """
     if (size := sum(memoryview(buffer).nbytes for buffer in payload)) > codec.payload_bytes:
         raise ConfigurationError(
