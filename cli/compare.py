@@ -169,10 +169,6 @@ class ProgressLines:
 
             yield ended_one
 
-    def note(self, line: str) -> None:
-        """See `dpeer.experiments.comparison.Watcher`."""
-        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
-
 
 def print_compared(found: Compared) -> None:
     """Print what was chosen, the tables, and where the files are."""

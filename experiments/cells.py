@@ -14,7 +14,6 @@ from dpeer.exceptions import ConfigurationError, OutputError, not_written
 from dpeer.experiments.variants import Variant
 from dpeer.federation.config import resolve
 from dpeer.federation.config_errors import InvalidSettings
-from dpeer.federation.folders import completed_rounds
 from dpeer.federation.settings import Settings, aside, default_of
 from dpeer.results.files import SUMMARY, make_folder, write_json
 from dpeer.results.run_folders import read_run_summary
@@ -91,11 +90,6 @@ class Cell:
         """Whether the run is done."""
         summary = read_run_summary(self.folder)
         return summary is not None and summary.status == "done"  # else not begun, or killed before its end
-
-    @property
-    def completed_rounds(self) -> int:
-        """How many rounds a checkpoint of the run holds, so that they are not run again; 0 without one."""
-        return 0 if self.settings.faults is not None else completed_rounds(self.folder)  # with faults it begins anew
 
     def check(self) -> None:
         """Check that the folder can be the cell's; nothing is written.

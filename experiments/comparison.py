@@ -38,9 +38,6 @@ class Watcher(Protocol):
             total: Number of runs.
         """
 
-    def note(self, line: str) -> None:
-        """Show a line on a run that is started again, or on what runs wait for."""
-
 
 @dataclass(frozen=True)
 class Compared:
@@ -166,7 +163,7 @@ class Comparison:
         own = all_cells[shard.number - 1 :: shard.count]
         missing = sum(not cell.done for cell in own)
         with self._watcher.begin(what, missing, len(own)) as tell:
-            if not run_cells(own, self._launcher, tell, self._watcher.note):
+            if not run_cells(own, self._launcher, tell):
                 return "stopped; the same command goes on"
         left = sum(not cell.done for cell in all_cells)
         if not left:

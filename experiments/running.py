@@ -1,9 +1,8 @@
-"""Runs the missing cells of a comparison: starts them, stops them at Ctrl-C, restarts those that a host has lost."""
+"""Runs the missing cells of a comparison: starts them, and stops them at Ctrl-C."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from threading import Event
 
 from dpeer.exceptions import CellFailed, DpeerError
@@ -16,18 +15,14 @@ Tell = Callable[[str], None]
 _LOOK_EVERY = 0.5
 """Seconds after which a signal is noticed at the latest."""
 
-_LOSSES = 3
-"""How often in a row a cell may be lost before it completes a round: after that its host is not to blame."""
 
-
-def run_cells(cells: Sequence[Cell], open_launcher: OpenLauncher, tell: Tell, note: Tell = lambda line: None) -> bool:
+def run_cells(cells: Sequence[Cell], open_launcher: OpenLauncher, tell: Tell) -> bool:
     """Run every cell that is not done; returns whether all are, False if it was stopped by Ctrl-C.
 
     Args:
         cells: The cells that have to be there.
         open_launcher: Where they run.
         tell: Called with the name of each cell that has ended.
-        note: Called with a line on a cell that is started again, or on what the launcher waits for.
 
     Raises:
         OutputError: A folder holds another run, or cannot be written; nothing has been run.
@@ -45,19 +40,17 @@ def run_cells(cells: Sequence[Cell], open_launcher: OpenLauncher, tell: Tell, no
         for one in opened:
             one.kill()
 
-    with asked_to_stop(kill) as asked, open_launcher(missing, note) as launcher:
+    with asked_to_stop(kill) as asked, open_launcher(missing) as launcher:
         opened.append(launcher)
-        return _Work(missing, launcher, asked, tell, note).run()
+        return _Work(missing, launcher, asked, tell).run()
 
 
 class _Work:
     """Cells and the launcher that runs them."""
 
-    def __init__(self, missing: Sequence[Cell], launcher: Launcher, asked: Event, tell: Tell, note: Tell) -> None:
-        self._left, self._launcher, self._asked, self._tell, self._note = list(missing), launcher, asked, tell, note
+    def __init__(self, missing: Sequence[Cell], launcher: Launcher, asked: Event, tell: Tell) -> None:
+        self._left, self._launcher, self._asked, self._tell = list(missing), launcher, asked, tell
         self._running = 0
-        self._losses: dict[Path, tuple[int, int]] = {}
-        """By folder: how many rounds a cell had completed when it was lost, and how often it was lost there."""
 
     def run(self) -> bool:
         """Run all cells; returns False if stopped.
@@ -99,37 +92,10 @@ class _Work:
         if ended.status == "done":
             self._tell(cell.folder.name)
             return None
-        if ended.status != "failed":
-            if self._asked.is_set():
-                return None
-            if self._launcher.restarts:
-                return self._again(cell, ended)
-            if ended.status == "stopped":  # a signal went to the worker alone
-                self._asked.set()
-                return None
+        asked = self._asked.is_set()
         self._asked.set()
-        return _failed(cell, ended)
-
-    def _again(self, cell: Cell, ended: Ended) -> CellFailed | None:
-        """Start a cell again that its host has given up; it fails if that comes to nothing."""
-        completed = cell.completed_rounds
-        at, times = self._losses.get(cell.folder, (-1, 0))
-        times = times + 1 if completed == at else 1
-        self._losses[cell.folder] = completed, times
-        why = ended.error or "stopped by its host"
-        if times >= _LOSSES:
-            self._asked.set()
-            return CellFailed(
-                f"{cell.folder.name}: {why}, {times} times in a row without a completed round (out of memory, or of "
-                "time?); the same command goes on", 1,
-            )  # fmt: skip
-        rest = f"goes on elsewhere after {completed} of {cell.settings.rounds} rounds" if completed else "begins anew"
-        self._note(f"{cell.folder.name}: {why}; it {rest}")
-        self._left.insert(0, cell)
-        return None
-
-
-def _failed(cell: Cell, ended: Ended) -> CellFailed:
-    failed = CellFailed(f"{cell.folder.name}: {ended.error}", ended.exit_code)
-    failed.add_note(ended.traceback)  # the worker's own, for --debug
-    return failed
+        if ended.status == "stopped" or (asked and ended.status == "lost"):
+            return None  # by Ctrl-C, or a signal to the worker alone
+        failed = CellFailed(f"{cell.folder.name}: {ended.error}", ended.exit_code)
+        failed.add_note(ended.traceback)  # the worker's own, for --debug
+        return failed

@@ -134,12 +134,7 @@ def _holds_run(folder: Path) -> bool:
 
 def has_checkpoint(out: Path) -> bool:
     """Whether a run of all peers has got so far that it can be resumed."""
-    return completed_rounds(out) > 0
-
-
-def completed_rounds(out: Path) -> int:
-    """How many rounds the newest checkpoint of rank 0 has completed; 0 without one."""
-    return checkpoint.completed(rank_folder(out, 0))
+    return checkpoint.completed(rank_folder(out, 0)) > 0
 
 
 def forget_releases(out: Path) -> None:

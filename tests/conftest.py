@@ -197,7 +197,7 @@ def run_cells_here(monkeypatch: pytest.MonkeyPatch) -> None:
     from dpeer.experiments import comparison
     from dpeer.simulation.run import simulate as run_simulation
 
-    def run(cells: Sequence[Any], launcher: object, tell: Callable[[str], None], note: object) -> bool:
+    def run(cells: Sequence[Any], launcher: object, tell: Callable[[str], None]) -> bool:
         for cell in cells:
             cell.check()
             if not cell.done:

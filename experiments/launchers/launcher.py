@@ -38,10 +38,6 @@ class Launcher(Protocol):
     def room(self) -> int:
         """Number of cells that are started at a time."""
 
-    @property
-    def restarts(self) -> bool:
-        """Whether a cell that is lost, or stopped by its host, is started again."""
-
     def start(self, cell: Cell) -> None:
         """Start a cell, which its caller has claimed.
 
@@ -59,8 +55,8 @@ class Launcher(Protocol):
         """End all started cells at once, from a signal's handler: this process ends next."""
 
 
-OpenLauncher = Callable[[Sequence[Cell], Callable[[str], None]], AbstractContextManager[Launcher]]
-"""Opens a launcher for these cells; the function shows a line."""
+OpenLauncher = Callable[[Sequence[Cell]], AbstractContextManager[Launcher]]
+"""Opens a launcher for these cells."""
 
 Prepare = Callable[[int | None, Path], OpenLauncher]
 """What a launcher's module calls `prepare`; see `dpeer.experiments.launchers.find_launcher`."""

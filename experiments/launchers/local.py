@@ -1,4 +1,4 @@
-"""Local launcher: cells in worker processes of this machine, each on a core of its own."""
+"""Local launcher: each cell in a process of this machine, on a core of its own."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import connection, util
+from collections.abc import Iterator, Sequence
+from multiprocessing import connection
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 from dpeer.cores import own_cores
 from dpeer.experiments.cells import Cell
 from dpeer.experiments.launchers.launcher import Ended, Launcher, OpenLauncher
 from dpeer.experiments.launchers.worker import run_one
 from dpeer.federation import forking
+from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import STOP_SIGNALS
 
 
@@ -26,76 +27,79 @@ def prepare(jobs: int | None, out: Path) -> OpenLauncher:
     """Cells in processes here, `jobs` or one a core at a time: two on one core would slow each other down."""
 
     @contextlib.contextmanager
-    def opened(cells: Sequence[Cell], show: Callable[[str], None]) -> Iterator[Launcher]:
-        workers = max(1, min(jobs or len(own_cores()), len(cells)))
-        context = forking.context()
-        cores = context.SimpleQueue()
-        here = own_cores() if hasattr(os, "sched_setaffinity") else [-1]
-        for job in range(workers):
-            cores.put(here[job % len(here)] if workers > 1 else -1)
-        with ProcessPoolExecutor(workers, context, _prepare_worker, (cores,)) as pool:
-            yield _Local(pool, workers)
+    def opened(cells: Sequence[Cell]) -> Iterator[Launcher]:
+        launcher = _Local(forking.context(), max(1, min(jobs or len(own_cores()), len(cells))))
+        try:
+            yield launcher
+        finally:
+            launcher.kill()
 
     return opened
 
 
 class _Local:
-    """A pool of worker processes; one cell a worker: cells in the pool's queue would still be run after Ctrl-C."""
+    """A process for each cell that runs."""
 
-    restarts = False
-
-    def __init__(self, pool: ProcessPoolExecutor, workers: int) -> None:
-        self._pool, self.room = pool, workers
-        self._running: dict[Future[Ended], Cell] = {}
+    def __init__(self, context: ForkServerContext | SpawnContext, room: int) -> None:
+        self._context, self.room = context, room
+        here = own_cores() if room > 1 and hasattr(os, "sched_setaffinity") else []
+        self._free: list[int | None] = [here[job % len(here)] if here else None for job in range(room)]
+        self._running: dict[Connection, tuple[BaseProcess, Cell, int | None]] = {}
 
     def start(self, cell: Cell) -> None:
         """See `Launcher`."""
-        # A worker begins with these blocked, as its parent has them: they wait until it can handle them.
+        receiver, sender = self._context.Pipe(duplex=False)
+        core = self._free.pop(0)
+        process = self._context.Process(target=_work, args=(sender, cell.settings, core))
+        # It begins with these blocked, as its parent has them: they wait until it can handle them.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
-            with forking.without_main():
-                self._running[self._pool.submit(run_one, cell.settings)] = cell
+            forking.start(process)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+        sender.close()
+        self._running[receiver] = process, cell, core
 
     def ended(self, seconds: float) -> list[tuple[Cell, Ended]]:
         """See `Launcher`."""
-        futures = wait(self._running, timeout=seconds, return_when=FIRST_COMPLETED).done
-        return [(self._running.pop(future), _outcome(future)) for future in futures]
+        found = []
+        for one in connection.wait(list(self._running), seconds):
+            assert isinstance(one, Connection)
+            process, cell, core = self._running.pop(one)
+            try:
+                ended = one.recv()
+            except EOFError:
+                ended = Ended("lost", "its process was killed (out of memory?); the same command goes on", 1)
+            one.close()
+            process.join()
+            self._free.append(core)
+            found.append((cell, ended))
+        return found
 
     def stop(self) -> None:
         """See `Launcher`."""
-        for child in multiprocessing.active_children():
+        for process, _, _ in self._running.values():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(child.pid or 0, signal.SIGINT)
+                os.kill(process.pid or 0, signal.SIGINT)
 
     def kill(self) -> None:
         """See `Launcher`."""
-        for child in multiprocessing.active_children():
-            child.kill()
-        # Else a helper process complains of semaphores that were left.
-        util._run_finalizers(0)  # type: ignore[attr-defined]
+        for process, _, _ in self._running.values():
+            process.kill()
 
 
-def _outcome(future: Future[Ended]) -> Ended:
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        return Ended("lost", "its process was killed (out of memory?); the same command goes on", 1)
-
-
-def _prepare_worker(cores: Any) -> None:
+def _work(sender: Connection, settings: Settings, core: int | None) -> None:
     # Ctrl-C reaches all of a terminal's foreground group; the parent passes it on, and twice would mean "at once".
     os.setpgid(0, 0)
     parent = multiprocessing.parent_process()
     assert parent is not None
     threading.Thread(target=_outlive, args=(parent.sentinel,), daemon=True).start()
-    core = cores.get()
-    if core >= 0:
+    if core is not None:
         os.sched_setaffinity(0, {core})
+    sender.send(run_one(settings))
 
 
 def _outlive(parent: int) -> None:
-    """End this worker when its parent has ended, in whatever way: else the run folder would stay in use."""
+    """End this process when its parent has ended, in whatever way: else the run folder would stay in use."""
     connection.wait([parent])
     os._exit(1)

@@ -10,16 +10,16 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.experiments.cells import ASKED, Cell
 from dpeer.experiments.launchers.launcher import Ended, Launcher, OpenLauncher
-from dpeer.experiments.launchers.worker import run_anew, run_one
+from dpeer.experiments.launchers.worker import run_one
 from dpeer.federation.settings import Settings
-from dpeer.federation.stop_signals import STOP_SIGNALS, stop_signals
+from dpeer.federation.stop_signals import stop_signals
 from dpeer.optional_libraries import check_libraries
 from dpeer.results.files import SUMMARY
 
@@ -34,6 +34,9 @@ _SEEN_WITHIN = 60.0
 
 _LOOK_EVERY = 0.5
 
+_RETRIES = 3
+"""How often a lost cell is started again; it goes on after its last completed round."""
+
 _SHARED = "--out and the working folder must be on a file system that all hosts share"
 
 
@@ -46,15 +49,8 @@ def prepare(jobs: int | None, out: Path) -> OpenLauncher:
     check_libraries("--launcher ray", "ray", ray="ray")
 
     @contextlib.contextmanager
-    def opened(cells: Sequence[Cell], show: Callable[[str], None]) -> Iterator[Launcher]:
-        import ray
-
+    def opened(cells: Sequence[Cell]) -> Iterator[Launcher]:
         with _connected(os.environ.get("RAY_ADDRESS", "auto"), out / "ray.log"):
-            nodes = ray.nodes()  # type: ignore[no-untyped-call]
-            for needs in {tuple(_needs(cell).items()) for cell in cells}:
-                if not any(_fits(needs, node) for node in nodes):
-                    words = ", ".join(f"{name} {value:g}" for name, value in needs if value)
-                    show(f"no Ray node has {words}: runs that need it wait until one joins")
             yield _Ray(jobs or len(cells))
 
     return opened
@@ -116,22 +112,19 @@ def _reach(address: str) -> None:
 
 
 class _Ray:
-    """Cells as tasks of a Ray cluster, which are lost with their worker or node."""
-
-    restarts = True
+    """Cells as tasks of a Ray cluster, which starts those again that are lost with their worker or node."""
 
     def __init__(self, room: int) -> None:
         import ray
 
         self.room, self._ray = room, ray
-        # Whether and where a lost cell runs again is decided by who counts how often it was lost.
-        self._task = ray.remote(max_retries=0)(_run)
+        self._task = ray.remote(max_retries=_RETRIES, max_calls=1)(_run)
         self._running: dict[ObjectRef[Ended], Cell] = {}
 
     def start(self, cell: Cell) -> None:
         """See `Launcher`."""
-        needs = _needs(cell)
-        task = self._task.options(num_cpus=needs["CPU"], num_gpus=needs["GPU"], name=f"dpeer {cell.folder.name}")
+        gpus = float(cell.settings.device.startswith("cuda"))
+        task = self._task.options(num_cpus=1.0, num_gpus=gpus, name=f"dpeer {cell.folder.name}")
         settings = cell.settings.model_copy(update={"out": cell.folder.absolute(), "threads": 1})
         self._running[task.remote(settings, str(Path.cwd()))] = cell
 
@@ -157,53 +150,31 @@ class _Ray:
         except errors.TaskCancelledError:
             return Ended("stopped")
         except errors.RayTaskError as error:  # its worker cannot even begin
-            return Ended(
-                "failed", f"a Ray worker cannot run it ({_reason(str(error))}): is dpeer there?", 2, str(error)
-            )
+            last = str(error).strip().rpartition("\n")[2]
+            return Ended("failed", f"a Ray worker cannot run it ({last}): is dpeer there?", 2, str(error))
         except errors.RayError as error:
-            return Ended("lost", f"its worker is lost ({type(error).__name__})", 1)
-
-
-def _reason(text: str) -> str:
-    """The last error that a traceback of a worker names, within which Ray's own ones stand."""
-    found = re.findall(r"^ *([A-Za-z.]+(?:Error|Exception): .+)$", text, re.MULTILINE)
-    named = [line for line in found if not line.startswith(("ray.", "RuntimeError: The remote function"))]
-    return str((named or found or [text.partition("\n")[0]])[-1])
-
-
-def _needs(cell: Cell) -> dict[str, float]:
-    """The resources of a cell, as Ray names them: a CPU, and a GPU where it is to train on one."""
-    return {"CPU": 1.0, "GPU": float(cell.settings.device.startswith("cuda"))}
-
-
-def _fits(needs: Iterable[tuple[str, float]], node: Mapping[str, Any]) -> bool:
-    has: Mapping[str, float] = node["Resources"]
-    return bool(node["Alive"]) and all(has.get(name, 0.0) >= value for name, value in needs)
+            return Ended(
+                "lost", f"its worker is lost ({type(error).__name__}, out of memory?); the same command goes on", 1
+            )
 
 
 def _run(settings: Settings, home: str) -> Ended:
-    """Run a cell on the main thread of a Ray worker; signals and working folder are as before at its end.
+    """Run a cell on the main thread of a Ray worker, which ends with it.
 
     Args:
         settings: The cell's, with an absolute folder.
         home: The folder that relative paths of the settings start from.
     """
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    run_anew()
+    # Ray cancels by an interrupt. Another signal ends the worker, and the cell goes on elsewhere.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         for path in (settings.out / ASKED, Path(home)):
             if not _comes(path.exists):
                 return Ended("failed", f"no {str(path)!r} on {platform.node()}: {_SHARED}", 2)
         with contextlib.chdir(home):
-            return run_one(settings)
-    except KeyboardInterrupt:  # before its rounds
+            return run_one(settings, {signal.SIGINT})
+    except KeyboardInterrupt:
         return Ended("stopped")
-    finally:
-        for number, handler in handlers.items():
-            if handler is not None:
-                signal.signal(number, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _seen(cell: Cell, ended: Ended) -> Ended:

@@ -112,6 +112,6 @@ def test_a_folder_with_a_run_that_no_comparison_made_and_a_cluster_that_is_not_t
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with (
         refused(ConfigurationError, "--launcher ray: no Ray cluster at '127.0.0.1:1'"),
-        find_launcher("ray", None, tmp_path)([cell], print),
+        find_launcher("ray", None, tmp_path)([cell]),
     ):
         pass
