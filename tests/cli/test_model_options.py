@@ -103,7 +103,7 @@ def test_images_that_are_left_out_are_said(dpeer: Command, tmp_path: Path) -> No
     given = ("--run", "run/rank-0", "--input", str(tmp_path / "data"))
     for ended in (dpeer("predict", *given, "--output", "out.csv"), dpeer("evaluate", *given)):
         assert ended.code == 0
-        assert ended.err == "WARNING: left out of data: 1 .tiff (such as dog/x.tiff)\n"
+        assert ended.err == "WARNING: left out of data: 1 file, such as dog/x.tiff\n"
 
 
 def test_labelled_rows_are_measured(trained: Path, dpeer: Command) -> None:

@@ -108,7 +108,8 @@ def left_out(where: Path, read: Iterable[Path]) -> list[str]:
     """A line on the files in a folder, and in the folders in it, that are not among those that are read."""
     known = {path.resolve() for path in read}
     left = [path for path in where.rglob("*") if path.is_file() and path.resolve() not in known]
-    return [f"left out of {where.name}: {len(left)} files, such as {min(left).relative_to(where)}"] if left else []
+    count = f"{len(left)} file{'s' * (len(left) > 1)}"
+    return [f"left out of {where.name}: {count}, such as {min(left).relative_to(where)}"] if left else []
 
 
 def _inside(where: Path) -> list[str]:

@@ -125,7 +125,7 @@ def texts(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("call", "fragment"),
     [
-        (scans, "left out of data: 1 .tiff (such as scan.tiff)"),
+        (scans, "left out of data: 1 file, such as scan.tiff"),
         (lambda _: TrainedModel(MLP, CARD).predict({"inputs": 3}), "the inputs: expected an array of numbers"),
         (lambda folder: TrainedModel(MLP, TEXTS).evaluate(texts(folder)), "new.txt' has no column 'label'"),
         (lambda folder: TrainedModel(MLP, TEXTS, tokenizer="no.json").predict(texts(folder)), "tokenizer = 'no.json'"),
