@@ -337,7 +337,7 @@ class RankFolder:
             self._warned = True
             self._warn(
                 f"{str(self._config.out / METRICS)!r} lacks {missing} of {self.progress.completed} lines: they were "
-                "damaged, or removed by another program; the run goes on, for the checkpoint has all that it needs"
+                "damaged, or removed by another program; the run needs none of them"
             )
         return missing
 
