@@ -102,7 +102,7 @@ class Driver:
 
     def behind(self, number: int) -> bool:
         """Whether the others have gone past round `number` without this peer."""
-        found = self.core.catch_up.behind(number)
+        found = self.core.behind(number)
         self._do(self.core.look(self.now()))
         return found
 

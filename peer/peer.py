@@ -383,7 +383,7 @@ class Peer:
             {
                 "dropped": dict(dropped),
                 "warnings": list(self._watch.given),
-                "left_behind": self.core.catch_up.left_behind,
+                "left_behind": self.core.entry.left_behind,
                 "pauses": pauses.count,
                 "paused_seconds": round(pauses.seconds, 1),
                 "late_bodies": self.core.lateness.late_bodies,

@@ -2,61 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from dpeer.exceptions import ProtocolError
-from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import limits, wire
-from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.connection_setup import ConnectionSetup
+from dpeer.peer.core.effects import Throttle
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.incoming_bodies import IncomingBodies
-from dpeer.peer.core.limits import Limits, RateLimiter, sender_of
+from dpeer.peer.core.limits import sender_of
 from dpeer.peer.core.list_keeper import ListKeeper
-from dpeer.peer.core.membership import Membership, Neighbor, Status
+from dpeer.peer.core.membership import Neighbor, Status
 from dpeer.peer.core.neighbor_reports import NeighborReports
 from dpeer.peer.core.presence import Presence
-from dpeer.peer.core.round_clock import RoundClock
-from dpeer.peer.core.send_queue import SendQueues
+from dpeer.peer.core.state import State
 from dpeer.peer.core.transfer_progress import TransferProgress
 from dpeer.peer.core.wire import Frames, Goodbyes
 from dpeer.peer.transport import Link
 
 
 class Arrivals:
-    """The messages that come. What does not belong here raises a `ProtocolError`.
-
-    Args:
-        largest: What a message may have at most.
-        tokens: Those of each sender.
-        throttle: Has the transport read more slowly.
-    """
+    """The messages that come. What does not belong here raises a `ProtocolError`."""
 
     def __init__(
         self,
-        config: PeerConfig,
-        largest: Limits,
-        tokens: RateLimiter,
-        members: Membership,
-        round_clock: RoundClock,
-        keeper: ListKeeper,
+        state: State,
         exchange: Exchange,
-        send_queues: SendQueues,
-        reassembly: Reassembly,
+        keeper: ListKeeper,
         transfers: TransferProgress,
         connection_setup: ConnectionSetup,
         incoming_bodies: IncomingBodies,
         presence: Presence,
         reports: NeighborReports,
-        throttle: Callable[[], None],
     ) -> None:
-        self._config, self._federation = config, wire.federation_id(config.fingerprint)
-        self._limits, self._tokens, self._throttle = largest, tokens, throttle
-        self._members, self._round_clock, self._keeper = members, round_clock, keeper
-        self._exchange, self._send_queues, self._reassembly = exchange, send_queues, reassembly
-        self._transfers, self._connection_setup = transfers, connection_setup
-        self._incoming_bodies, self._presence = incoming_bodies, presence
-        self._reports = reports
+        self._state, self._config, self._federation = state, state.config, state.federation
+        self._limits, self._tokens, self._reassembly = state.largest, state.tokens, state.reassembly
+        self._members, self._round_clock, self._send_queues = state.members, state.round_clock, state.send_queues
+        self._exchange, self._keeper, self._transfers = exchange, keeper, transfers
+        self._connection_setup, self._incoming_bodies = connection_setup, incoming_bodies
+        self._presence, self._reports = presence, reports
 
     def handle(self, link: Link, frames: Frames, now: float, identity: int | None) -> None:
         """A message came.
@@ -112,7 +94,7 @@ class Arrivals:
         """Let the sender pay for a message. A small one that it cannot pay is late, and a large one is dropped."""
         rank = identity if neighbor is None else neighbor.rank
         if not self._tokens.spend(link if rank is None else sender_of(rank), wire.cost(frames), now):
-            self._throttle()
+            self._state.effects.append(Throttle())
             if wire.cost(frames) > 1:
                 raise self._too_many(neighbor, now)
 

@@ -47,8 +47,8 @@ class Inbox:
     another member list is as if it were not here.
 
     Args:
+        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
         uses: What names the list with which this peer has begun a round; empty before that.
-        different: Called with rank and round when another body of a round is refused; once for that rank and round.
 
     Attributes:
         earliest: The earliest round whose bodies are still of use.
@@ -58,13 +58,13 @@ class Inbox:
 
     def __init__(
         self,
-        different: Callable[[int, int], None] = lambda rank, number: None,
+        log: Callable[..., None] = lambda *event, **fields: None,
         uses: Callable[[int], bytes] = lambda number: b"",
     ) -> None:
         self.earliest = 0
         self._uses = uses
         self.dropped: Counter[str] = Counter()
-        self._different = different
+        self._log = log
         self._rounds: dict[int, dict[int, Received]] = {}
         self._digests: dict[int, dict[int, list[bytes]]] = {}  # of the body that is kept, and one that was refused
 
@@ -81,8 +81,18 @@ class Inbox:
             self.dropped["different"] += 1
             if len(known) == 1:
                 known.append(body.digest)
-                self._different(body.rank, body.round)
+                self._log_second(body.rank, body.round)
         return False
+
+    def _log_second(self, rank: int, number: int) -> None:
+        self._log(
+            "warning", "second-body",
+            f"rank {rank} sent a second, different body for round {number} (the first is used): its folder was copied "
+            "or rolled back to a backup, or two processes use it; with --privacy it has released that round twice, and "
+            "its epsilon is higher than it says: let one process go on, with the folder as it was last (without "
+            "--privacy, a round that was trained again after a crash can look like this, and does no harm)",
+            neighbor=rank, round=number,
+        )  # fmt: skip
 
     def put(self, body: wire.Body, received: Received) -> bool:
         """Keep a body that has come whole, unless it is of no use by now; returns whether it is kept."""

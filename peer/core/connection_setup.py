@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from dpeer.exceptions import ProtocolError, Refused
-from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.dialling import Dialling
-from dpeer.peer.core.effects import Close, Effect
+from dpeer.peer.core.drop_counter import DropCounter
+from dpeer.peer.core.effects import Close
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.limits import ASK_AGAIN, ASKED
-from dpeer.peer.core.list_follower import ListFollower
 from dpeer.peer.core.list_keeper import ListKeeper
-from dpeer.peer.core.membership import NOT_APPEARED, Membership, Neighbor, Status
+from dpeer.peer.core.membership import NOT_APPEARED, Neighbor, Status
 from dpeer.peer.core.presence import Presence
-from dpeer.peer.core.round_clock import RoundClock
-from dpeer.peer.core.schedule import Schedule
-from dpeer.peer.core.send_queue import SendQueues
 from dpeer.peer.core.start_wait import StartWait
+from dpeer.peer.core.state import State
 from dpeer.peer.transport import Link
 
 _PROBE = 0.5
@@ -39,53 +34,32 @@ class ConnectionSetup:
     """Sends and answers hellos: which rank speaks on which link.
 
     Args:
-        round_clock: Its table travels in hellos.
         ledger_guard: Hears of how many rounds neighbors have got bodies of this peer.
-        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
-        drop: Counts a message that came on a link and could not be used.
 
     Attributes:
         dialling: The links that this peer has dialled.
         goodbye: That of this peer once it leaves: a neighbor that it meets on its way out hears it, too.
-        effects: What is to be done; to be emptied by its reader.
     """
 
     def __init__(
         self,
-        config: PeerConfig,
-        members: Membership,
-        dialling: Dialling,
-        schedule: Schedule,
-        send_queues: SendQueues,
+        state: State,
         exchange: Exchange,
-        reassembly: Reassembly,
+        keeper: ListKeeper,
+        dialling: Dialling,
         start: StartWait,
         handshake: Handshake,
-        round_clock: RoundClock,
-        keeper: ListKeeper,
-        following: ListFollower,
         ledger_guard: LedgerGuard,
         presence: Presence,
-        log: Callable[..., None],
-        drop: Callable[[Link, ProtocolError], None],
+        drops: DropCounter,
     ) -> None:
         self.dialling = dialling
         self.goodbye: wire.Goodbye | None = None
-        self.effects: list[Effect] = []
-        self._config = config
-        self._members = members
-        self._schedule = schedule
-        self._send_queues = send_queues
-        self._exchange, self._inbox = exchange, exchange.inbox
-        self._reassembly = reassembly
-        self._start = start
-        self._handshake = handshake
-        self._round_clock = round_clock
-        self._keeper, self._following = keeper, following
-        self._ledger_guard = ledger_guard
-        self._presence = presence
-        self._log = log
-        self._drop = drop
+        self._state, self._config, self._log = state, state.config, state.log
+        self._members, self._schedule, self._round_clock = state.members, state.schedule, state.round_clock
+        self._send_queues, self._reassembly, self._exchange = state.send_queues, state.reassembly, exchange
+        self._keeper, self._start, self._handshake = keeper, start, handshake
+        self._ledger_guard, self._presence, self._drops = ledger_guard, presence, drops
         self._contenders: dict[int, tuple[Link, wire.Hello, float]] = {}
         self._refused: dict[int, tuple[float, float]] = {}
         self._asked: dict[Link, float] = {}
@@ -162,7 +136,7 @@ class ConnectionSetup:
 
     def admits(self, rank: int) -> bool:
         """Whether messages of a rank are taken: it is a member by a list that is of use here."""
-        return self._following.admitted is None or rank in self._following.admitted
+        return self._keeper.admitted is None or rank in self._keeper.admitted
 
     def _crosses(self, link: Link, other: Link) -> bool:
         """Whether of two links of a pair each end has dialled one."""
@@ -197,7 +171,7 @@ class ConnectionSetup:
         # A hello that is under way on this peer's own link may make that the one that stays.
         asks = any(one.rank == rank and one.unanswered not in (None, math.inf) for _, one in self.dialling.all())
         if self.dialling.get(link) is None and (self._config.rank > rank or not asks):
-            self.effects += self.give_up(rank)
+            self.give_up(rank)
         self._send_queues[link].known = True
 
     def _welcome(self, neighbor: Neighbor, link: Link, number: int, now: float) -> None:
@@ -257,7 +231,9 @@ class ConnectionSetup:
         earlier = self._contenders.get(hello.rank)
         if earlier is not None:
             # Counted, so that a sender of endless hellos is not read for a while.
-            self._drop(earlier[0], ProtocolError("rank-taken", f"another hello of rank {hello.rank} came after it"))
+            self._drops.drop(
+                earlier[0], ProtocolError("rank-taken", f"another hello of rank {hello.rank} came after it")
+            )
             until = earlier[2] if earlier[0] == link else until
         self._contenders[hello.rank] = link, hello, until
         self._exchange.send_heartbeat(neighbor.link)
@@ -270,7 +246,7 @@ class ConnectionSetup:
             link, _, _ = self._contenders.pop(rank)
             reason = f"another process already takes part as rank {rank} (has it just crashed? try again in a while)"
             self._answer(link, wire.Refusal(rank=self._config.rank, reason=reason))
-            self._drop(link, ProtocolError("rank-taken", f"a second rank {rank} shook hands"))
+            self._drops.drop(link, ProtocolError("rank-taken", f"a second rank {rank} shook hands"))
 
     def on_refusal(self, link: Link, refusal: wire.Refusal, now: float) -> None:
         """End the wait for neighbors, because one that we dialled turns us away."""
@@ -351,40 +327,42 @@ class ConnectionSetup:
         self._exchange.parted(neighbor.rank, unfinished)
         return None if neighbor.link is not None else neighbor.rank
 
-    def give_up(self, rank: int) -> list[Effect]:
+    def give_up(self, rank: int) -> None:
         """Give up the links that this peer has dialled to a rank: the transport dials it no more."""
-        return [one for link, dialled in self.dialling.all() if dialled.rank == rank for one in self._give_up(link)]
+        for link, dialled in self.dialling.all():
+            if dialled.rank == rank:
+                self._give_up(link)
 
     def give_up_done(self) -> None:
         """Once this peer has completed all rounds, dial none any more that is done: another run may listen there."""
         if self._members.current_round >= self._schedule.rounds:
             for one in self._members.every():
                 if self._members.is_done(one.rank):
-                    self.effects += self.give_up(one.rank)
+                    self.give_up(one.rank)
 
-    def _give_up(self, link: Link) -> list[Effect]:
+    def _give_up(self, link: Link) -> None:
         """Give up a link that this peer has dialled."""
         self.part(link)
         self.dialling.forget(link)
-        return [Close(link)]
+        self._state.effects.append(Close(link))
 
     def unanswered(self) -> list[Link]:
         """The links that are established, on which this peer's hello has no answer yet."""
         return [link for link, one in self.dialling.all() if one.unanswered is not None and one.unanswered < math.inf]
 
-    def tend(self, now: float) -> list[Effect]:
+    def tend(self, now: float) -> None:
         """Repeat hellos that were not answered, and dial anew the neighbors that have been silent for long."""
-        effects: list[Effect] = []
+        effects = self._state.effects
         for link, one in self.dialling.all():
             neighbor = self._members[one.rank]
-            if one.rank not in self._following.to_dial and not neighbor.near and self._may_go(neighbor):
-                effects += self._give_up(link)
+            if one.rank not in self._keeper.to_dial and not neighbor.near and self._may_go(neighbor):
+                self._give_up(link)
             elif not self._members.is_done(one.rank) and self.dialling.overdue(link, neighbor, now):
                 self.part(link)
                 effects += [Close(link), *self.dialling.begin([one.rank])]
             elif one.unanswered is not None:
                 if now >= one.unanswered and neighbor.link not in (None, link) and neighbor.status is Status.ALIVE:
-                    effects += self._give_up(link)  # heard on a link of its own, it does not hear this peer on this one
+                    self._give_up(link)  # heard on a link of its own, it does not hear this peer on this one
                 elif now >= one.unanswered:
                     if neighbor.status is Status.UNSEEN and one.rank not in self._refused:
                         neighbor.trouble_dialling = _UNANSWERED
@@ -401,11 +379,11 @@ class ConnectionSetup:
             silent = self._members[rank].link
             if silent is not None and self.dialling.get(silent) is None:
                 self.part(silent)
-        return effects + self.dialling.begin(lost)
+        effects += self.dialling.begin(lost)
 
     def _lost(self) -> list[int]:
         """The neighbors that are away and that this peer has to dial."""
-        some = [self._members[rank] for rank in sorted(self._following.to_dial)]
+        some = [self._members[rank] for rank in sorted(self._keeper.to_dial)]
         away = [one for one in some if one.link is None or one.status is Status.DEAD]
         return [one.rank for one in away if not self._members.is_done(one.rank)]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.limits import LINES_OF_STRANGERS
+from dpeer.peer.core.state import State
 from dpeer.peer.core.wire import printable
 from dpeer.peer.transport import Link
 
@@ -28,19 +29,24 @@ _ADVICE: Mapping[str, str] = {
 class DropCounter:
     """Counts the messages that were dropped.
 
-    Args:
-        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
-
     Attributes:
         counts: How many, by reason.
     """
 
-    def __init__(self, log: Callable[..., None]) -> None:
+    def __init__(self, state: State) -> None:
         self.counts: Counter[str] = Counter()
-        self._log = log
+        self._members, self._log = state.members, state.log_free
         self._logged: set[tuple[int, str]] = set()
         self._turned_away: set[tuple[str, str]] = set()
         self._strangers: set[tuple[Link, str]] = set()
+
+    def drop(self, link: Link, error: ProtocolError, identity: int | None = None) -> None:
+        """Count a message that came on a link and could not be used; arguments as of `count_stranger`."""
+        neighbor = self._members.by_link(link)
+        if neighbor is None:
+            self.count_stranger(link, error, identity)
+        else:
+            self.count(neighbor.rank, error)
 
     def count(self, rank: int, error: ProtocolError) -> None:
         """Count a neighbor's message that was dropped, and log the first one for each reason."""

@@ -11,13 +11,10 @@ import math
 from collections.abc import Iterable
 
 from dpeer.peer.core import wire
-from dpeer.peer.core.bodies import Inbox, Outbox, Released
+from dpeer.peer.core.bodies import Released
 from dpeer.peer.core.ledger_guard import LedgerGuard
-from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.returner import Entry
-from dpeer.peer.core.round_clock import RoundClock
-from dpeer.peer.core.schedule import Schedule
-from dpeer.peer.core.send_queue import SendQueues
+from dpeer.peer.core.state import State
 from dpeer.peer.transport import Link
 
 
@@ -25,9 +22,7 @@ class Exchange:
     """Bodies out and in.
 
     Args:
-        round_clock: Its table travels in every body and heartbeat.
         entry: This peer's way back, if it was left behind.
-        inbox: The bodies that came.
         ledger_guard: Whether bodies may leave.
 
     Attributes:
@@ -37,27 +32,10 @@ class Exchange:
         entry: This peer's way back, if it was left behind; hellos and heartbeats carry what it announces.
     """
 
-    def __init__(
-        self,
-        rank: int,
-        federation: bytes,
-        schedule: Schedule,
-        members: Membership,
-        send_queues: SendQueues,
-        round_clock: RoundClock,
-        entry: Entry,
-        inbox: Inbox,
-        ledger_guard: LedgerGuard,
-    ) -> None:
-        self.entry = entry
-        self.inbox = inbox
-        self.outbox = Outbox()
-        self._rank = rank
-        self._federation = federation
-        self.schedule = schedule
-        self._members = members
-        self._send_queues = send_queues
-        self._round_clock = round_clock
+    def __init__(self, state: State, entry: Entry, ledger_guard: LedgerGuard) -> None:
+        self.entry, self.inbox, self.outbox, self.schedule = entry, state.inbox, state.outbox, state.schedule
+        self._rank, self._federation = state.rank, state.federation
+        self._members, self._round_clock, self._send_queues = state.members, state.round_clock, state.send_queues
         self._ledger_guard = ledger_guard
         self._first_release = math.inf
         self.paused = False

@@ -8,12 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 from dpeer.exceptions import ProtocolError, Refused
-from dpeer.peer.config import PeerConfig
-from dpeer.peer.core.membership import Membership, Status
-from dpeer.peer.core.round_clock import RoundClock
+from dpeer.peer.core.membership import Status
 from dpeer.peer.core.stamp_table import Stamps
+from dpeer.peer.core.state import State
 from dpeer.peer.core.wire import Hello, printable
-from dpeer.peer.learner import Learner
 
 ABSENT = "not set"
 _LISTED = 8
@@ -94,22 +92,14 @@ def _entries(manifest: Mapping[str, Any]) -> dict[str, Any]:
 class Handshake:
     """Makes this peer's hellos, and judges those of other peers.
 
-    Args:
-        config: What must be equal on both sides.
-        learner: Asked for manifest and digest.
-        members: The neighbors, and which of them are there.
-        round_clock: Knows how many ranks and rounds the federation has.
-
     Attributes:
         start: The first round of this process; None before it is known.
     """
 
-    def __init__(self, config: PeerConfig, learner: Learner, members: Membership, round_clock: RoundClock) -> None:
+    def __init__(self, state: State) -> None:
         self.start: int | None = None
-        self._config = config
-        self._learner = learner
-        self._members = members
-        self._round_clock = round_clock
+        self._config, self._learner = state.config, state.learner
+        self._members, self._round_clock = state.members, state.round_clock
 
     def hello(
         self, current_round: int, *, reply: bool, presence: bytes = b"", stamps: Stamps = (), enters: int = 0,

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import limits, wire
 from dpeer.peer.core.bodies import Received
-from dpeer.peer.core.chunking import Reassembly, chunk_length
+from dpeer.peer.core.chunking import chunk_length
 from dpeer.peer.core.connection_setup import ConnectionSetup
+from dpeer.peer.core.effects import Throttle
 from dpeer.peer.core.exchange import Exchange
-from dpeer.peer.core.limits import Limits, RateLimiter, sender_of
-from dpeer.peer.core.membership import Membership, Neighbor
+from dpeer.peer.core.limits import sender_of
+from dpeer.peer.core.membership import Neighbor
 from dpeer.peer.core.round_budget import RoundBudget
-from dpeer.peer.core.send_queue import SendQueues
+from dpeer.peer.core.state import State
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.transport import Link
 
@@ -23,40 +21,15 @@ class IncomingBodies:
 
     A neighbor pays in tokens of a rate limiter for bytes that are of no use, and gets them back for a body that is
     used.
-
-    Args:
-        largest: What a message may have at most.
-        most: The most bytes of a chunk; None where bodies are not cut.
-        tokens: Those of each sender.
-        throttle: Has the transport read more slowly.
     """
 
     def __init__(
-        self,
-        config: PeerConfig,
-        largest: Limits,
-        most: int | None,
-        members: Membership,
-        exchange: Exchange,
-        reassembly: Reassembly,
-        send_queues: SendQueues,
-        connection_setup: ConnectionSetup,
-        round_budget: RoundBudget,
-        tokens: RateLimiter,
-        throttle: Callable[[], None],
+        self, state: State, exchange: Exchange, connection_setup: ConnectionSetup, round_budget: RoundBudget
     ) -> None:
-        self._config = config
-        self._largest = largest
-        self._most = most
-        self._members = members
-        self._exchange = exchange
-        self._inbox = exchange.inbox
-        self._reassembly = reassembly
-        self._send_queues = send_queues
-        self._connection_setup = connection_setup
-        self._round_budget = round_budget
-        self._tokens = tokens
-        self._throttle = throttle
+        self._state, self._config, self._members = state, state.config, state.members
+        self._inbox, self._reassembly, self._send_queues = state.inbox, state.reassembly, state.send_queues
+        self._tokens, self._largest, self._most = state.tokens, state.largest, state.chunk_bytes
+        self._exchange, self._connection_setup, self._round_budget = exchange, connection_setup, round_budget
 
     def take_body(self, link: Link, neighbor: Neighbor, message: wire.Body, frames: Frames, now: float) -> None:
         """A body came whole, or the header of one whose chunks follow."""
@@ -79,7 +52,7 @@ class IncomingBodies:
         self._tokens.earn(sender_of(neighbor.rank), 1)
         useless = limits.USELESS_BODY * chunk.nbytes / self._largest.payload_bytes
         if not arriving.wanted and not self._tokens.spend(sender_of(neighbor.rank), useless, now):
-            self._throttle()
+            self._state.effects.append(Throttle())
         if not arriving.complete:
             return
         if arriving.wanted:

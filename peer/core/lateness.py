@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from dpeer.peer.core.membership import Membership
-from dpeer.peer.core.schedule import Schedule
+from dpeer.peer.core.state import State
 
 _LATE = 3
 """Bodies in a row that were too late for all neighbors, before a line of the log warns of it."""
@@ -14,19 +11,16 @@ _LATE = 3
 class Lateness:
     """Sees whether the neighbors have gone past the round that this peer trains.
 
-    Args:
-        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
-
     Attributes:
         late_bodies: How many bodies this process has trained after all neighbors had completed their round.
         in_vain: Whether the body that is trained would be sent to no neighbor, as far as is known: all went on without
             this peer, which was suspended or is too slow. Then it is not released, and nothing is charged for it.
     """
 
-    def __init__(self, schedule: Schedule, members: Membership, log: Callable[..., None]) -> None:
+    def __init__(self, state: State) -> None:
         self.late_bodies = self._in_a_row = 0
         self.in_vain = False
-        self._schedule, self._members, self._log = schedule, members, log
+        self._schedule, self._members, self._log = state.schedule, state.members, state.log
         self._training: int | None = None
 
     def begin_training(self, number: int) -> None:

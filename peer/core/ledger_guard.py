@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from dpeer.peer.config import PeerConfig
-from dpeer.peer.core.round_clock import RoundClock
+from dpeer.peer.core.state import State
 
 
 class LedgerGuard:
@@ -14,20 +11,15 @@ class LedgerGuard:
     Before the first body of this process has left, a difference ends the peer: its folder is an older copy, or new.
     Afterwards it is a warning, since any member may write rounds into its tables, and so would end a peer that trains.
 
-    Args:
-        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
-
     Attributes:
         has_sent: Whether a body that this process has released has left.
     """
 
-    def __init__(self, config: PeerConfig, round_clock: RoundClock, log: Callable[..., None]) -> None:
+    def __init__(self, state: State) -> None:
         self.has_sent = False
-        self._config = config
-        self._round_clock = round_clock
-        self._log = log
+        self._config, self._round_clock, self._log = state.config, state.round_clock, state.log
         self._released = 0
-        self._own = 0 if config.counted is None else config.counted.releases
+        self._own = 0 if self._config.counted is None else self._config.counted.releases
         self._warned = False
 
     def note(self, released: int) -> None:

@@ -7,67 +7,58 @@ what was voted for. No I/O.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from dpeer.exceptions import ConfigurationError, NoMember, ProtocolError
-from dpeer.peer.config import ListsConfig, PeerConfig
 from dpeer.peer.core import wire
-from dpeer.peer.core.dialling import Place
-from dpeer.peer.core.effects import Effect, Keep
+from dpeer.peer.core.dialling import Place, dials
+from dpeer.peer.core.effects import Admit, Keep
 from dpeer.peer.core.listed_graph import ListedGraph
 from dpeer.peer.core.member_list import Former, Gone, Member, MemberList, MemberListError, decode
 from dpeer.peer.core.member_lists import Change, MemberLists, Stamp, Word
-from dpeer.peer.core.send_queue import SendQueues
-from dpeer.peer.core.stamp_table import Stamps, StampTable, by_rank
+from dpeer.peer.core.stamp_table import Stamps, by_rank
+from dpeer.peer.core.state import State
 from dpeer.peer.transport import Link
-from dpeer.topology import Graphs
 
 
 class ListKeeper:
-    """The member lists of one peer, on its disk and on its links.
+    """The member lists of one peer, on its disk and on its links, and what follows from them.
 
-    Args:
-        config: The peer's; `lists` is None where no operator can sign any, and list 0 stays.
-        topology: The graph of list 0.
-        stamps: What each rank is known to have on disk.
-        follow: Called when another list counts, or another one waits.
-        now: This peer's current round.
-        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
+    The quorum goes by the list that counts at once, a round by the one with which it was begun. Links are kept to
+    neighbors by both lists and by those of the last rounds: a leaver's last body is still mixed, and a list that comes
+    to count finds its edges there.
 
     Attributes:
         lists: The two lists; None where list 0 stays.
         none: The stamp of a rank that has list 0 alone.
         since: The round that this peer was in when the list that counts began to; 0 for list 0.
-        effects: What is to be done; to be emptied by its reader.
+        admitted: The ranks that are members by a list that is of use; all others get nothing but lists. None where no
+            operator can sign any.
+        to_dial: The ranks that this peer dials.
+        dials_more: Whether ranks have come to these since they were last dialled; to be reset by who dials.
     """
 
-    def __init__(
-        self,
-        config: PeerConfig,
-        topology: Graphs,
-        stamps: StampTable,
-        send_queues: SendQueues,
-        follow: Callable[[], None],
-        now: Callable[[], int],
-        log: Callable[..., None],
-    ) -> None:
-        self.effects: list[Effect] = []
+    def __init__(self, state: State) -> None:
         self.since = 0
-        self._rank = config.rank
-        self._config: ListsConfig | None = config.lists
-        self.lists = None if config.lists is None else MemberLists(config.lists.zero)
-        self._zero = ListedGraph(topology, range(topology.size), config.rounds, b"0")
+        self.admitted: Collection[int] | None = None
+        self.to_dial: frozenset[int] = frozenset()
+        self.dials_more = False
+        self._state, self._rank, self._zero = state, state.rank, state.zero
+        self._neighbors, self._schedule, self._round_clock = state.members, state.schedule, state.round_clock
+        self._stamps, self._send_queues, self._log = state.round_clock.stamps, state.send_queues, state.log_free
+        self._config = state.config.lists
+        self.lists = None if self._config is None else MemberLists(self._config.zero)
+        first = {} if self._config is None else self._config.zero.members
         self._graphs: dict[bytes, ListedGraph] = {}
-        first = {} if config.lists is None else config.lists.zero.members
         self._places = {rank: Place(keys=one.keys) for rank, one in first.items()}
+        self._addresses: Mapping[int, str] = MappingProxyType({})
+        self._dials_all = False
         self._was_member = not self.comes_anew
-        self._stamps = stamps
-        self._send_queues = send_queues
-        self._follow, self._now = follow, now
-        self._log = log
         self._on_disk = self.none = Stamp() if self.lists is None else self.lists.stamp
         self._said: dict[Link, Stamp] = {}
         self._sent: dict[Link, Stamp] = {}
+        self.follow()
 
     # -- what follows from the lists ---------------------------------------------------------------------------
 
@@ -152,7 +143,7 @@ class ListKeeper:
                 for rank, member in one.members.items():
                     same = rank in first and member.address == first[rank].address  # a launcher may know a better one
                     self._places[rank] = Place(None if same else member.address, keys[rank])
-        self._follow()
+        self.follow()
 
     def _graph(self, one: MemberList) -> ListedGraph:
         """The graph of a list.
@@ -290,7 +281,7 @@ class ListKeeper:
         assert self.lists is not None, "one has changed"
         counts = self.lists.counts is change.one
         if counts:
-            self.since = self._now()
+            self.since = self._neighbors.current_round
         near = ", ".join(map(str, self._graph(change.one).connections(self._rank)))
         self._log(
             "info",
@@ -305,7 +296,7 @@ class ListKeeper:
     def _keep(self) -> None:
         """Have both lists written. They are passed on meanwhile: they do not say who has them."""
         assert self.lists is not None, "one has changed"
-        self.effects.append(Keep(self.lists.counts, self.lists.waits, self.lists.stamp))
+        self._state.effects.append(Keep(self.lists.counts, self.lists.waits, self.lists.stamp))
         for link in [*self._said]:
             self.send(link)
 
@@ -372,3 +363,52 @@ class ListKeeper:
             for rank, who in some.items():
                 found[rank] = tuple(dict.fromkeys((*found.get(rank, ()), *who.keys)))
         return found
+
+    # -- what follows from a change ----------------------------------------------------------------------------
+
+    def open(self, to_dial: Collection[int], addresses: Mapping[int, str]) -> None:
+        """Begin to dial these ranks, or those that follow from lists; `addresses` are those of the federation file."""
+        self._addresses, self.to_dial, self.dials_more = addresses, frozenset(to_dial), True
+        self.link()
+
+    def follow(self) -> None:
+        """Another list counts, or waits."""
+        used = self.used
+        self._schedule.use(used)
+        slack = 0 if self._state.alone or not used.connections(self._rank) else used.diameter
+        self._round_clock.use(used.members, used.rounds, slack)
+        if self.lists is not None:
+            self._round_clock.know(self.next_rank)
+            self.link()
+            self._state.effects.append(Admit(self.keys))
+
+    def dial_all(self, stuck: bool) -> None:
+        """Dial all members while this peer is stuck: its neighbors may all have gone, or be as stuck as it is."""
+        if self._dials_all != stuck:
+            self._dials_all = stuck
+            self.link()
+
+    def link(self) -> None:
+        """Find the neighbors, and whom to dial; without lists both stay as they were at the start."""
+        if self.lists is None:
+            return
+        rank = self._rank
+        near = {*self.used.connections(rank)}.union(*(one.connections(rank) for one in self._schedule.begun))
+        members = {*self.members, *near} - {rank}
+        self.admitted = self.members.union(*(one.members for one in self._schedule.begun))
+        self._neighbors.follow(near, self.admitted - {rank}, self._keep_up(), began=self._state.began)
+        known = {one: self.place(one).address or self._addresses.get(one) for one in {*members, rank}}
+        addresses = {one: address for one, address in known.items() if address is not None}
+        if self._dials_all or self.joins:  # all of them: they may know nothing of this peer
+            wanted = {one for one in members if one in addresses}
+        else:
+            some = {one for one in near | self.near if one in addresses}
+            wanted = {one for one in some if self.may_lack(one) or dials(rank, one, addresses)}
+        self.dials_more |= not wanted <= self.to_dial
+        self.to_dial = frozenset(wanted)
+
+    def _keep_up(self) -> dict[int, int]:
+        """The rounds of each rank that takes part, as far as is known: a graph brings news within its diameter."""
+        clock, here = self._round_clock, self._neighbors.current_round
+        far = max(one.diameter for one in (self.used, *self._schedule.begun))
+        return {rank: clock[rank] for rank in clock.there if clock[rank] + far + 1 >= here}

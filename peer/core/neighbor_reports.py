@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.drop_counter import DropCounter
-from dpeer.peer.core.membership import Membership, Neighbor
+from dpeer.peer.core.membership import Neighbor
+from dpeer.peer.core.state import State
 from dpeer.peer.core.wire import Goodbyes
 from dpeer.peer.transport import Link
 
 
 class NeighborReports:
-    """Logs what becomes of neighbors, and what the transport reports of links, which is noted for the neighbor, too.
+    """Logs what becomes of neighbors, and what the transport reports of links, which is noted for the neighbor, too."""
 
-    Args:
-        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
-    """
-
-    def __init__(self, members: Membership, dialling: Dialling, drops: DropCounter, log: Callable[..., None]) -> None:
-        self._members = members
-        self._dialling = dialling
-        self._drops = drops
-        self._log = log
+    def __init__(self, state: State, dialling: Dialling, drops: DropCounter) -> None:
+        self._members, self._log = state.members, state.log
+        self._dialling, self._drops = dialling, drops
         self._relay_trouble: str | None = None
 
     def endless(self, link: Link | None, place: str) -> None:
@@ -72,15 +65,4 @@ class NeighborReports:
         self._log(
             "info", "neighbor-gone", f"rank {rank} has left ({reason}): rounds {then}",
             neighbor=rank, reason=reason,
-        )  # fmt: skip
-
-    def second_body(self, rank: int, number: int) -> None:
-        """A neighbor has sent another body for a round."""
-        self._log(
-            "warning", "second-body",
-            f"rank {rank} sent a second, different body for round {number} (the first is used): its folder was copied "
-            "or rolled back to a backup, or two processes use it; with --privacy it has released that round twice, and "
-            "its epsilon is higher than it says: let one process go on, with the folder as it was last (without "
-            "--privacy, a round that was trained again after a crash can look like this, and does no harm)",
-            neighbor=rank, round=number,
         )  # fmt: skip

@@ -7,8 +7,8 @@ import math
 from dpeer.peer.core import wire
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.list_keeper import ListKeeper
-from dpeer.peer.core.membership import Membership, Neighbor
-from dpeer.peer.core.round_clock import RoundClock
+from dpeer.peer.core.membership import Neighbor
+from dpeer.peer.core.state import State
 from dpeer.peer.core.waiting import Waiting
 from dpeer.peer.transport import Link
 
@@ -23,20 +23,10 @@ class Presence:
         beat_at: Clock time of the next heartbeat; infinity for a peer that sends none.
     """
 
-    def __init__(
-        self,
-        members: Membership,
-        exchange: Exchange,
-        round_clock: RoundClock,
-        keeper: ListKeeper,
-        waiting: Waiting,
-    ) -> None:
+    def __init__(self, state: State, exchange: Exchange, keeper: ListKeeper, waiting: Waiting) -> None:
         self.beat_at = math.inf
-        self._members = members
-        self._exchange = exchange
-        self._round_clock = round_clock
-        self._keeper = keeper
-        self._waiting = waiting
+        self._state, self._members, self._round_clock = state, state.members, state.round_clock
+        self._exchange, self._keeper, self._waiting = exchange, keeper, waiting
 
     def note(
         self, link: Link, neighbor: Neighbor, number: int, message: wire.Hello | wire.Body | wire.Heartbeat, now: float
@@ -49,7 +39,7 @@ class Presence:
             self._waiting.news(now)
             every = self._members.every()
             self._exchange.send_heartbeats(one.rank for one in every if voted or one.paused)
-            if not (self._waiting.start.began or self._round_clock.silent):  # the start waits for this news on each hop
+            if not (self._state.began or self._round_clock.silent):  # the start waits for this news on each hop
                 self.beat_at = min(self.beat_at, now + _BATCH * len(every))
         if self._keeper.heard(link, neighbor.rank, message.stamps):
             self._exchange.send_heartbeat(link)

@@ -18,36 +18,30 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.core import limits, wire
+from dpeer.peer.core import wire
 from dpeer.peer.core.arrivals import Arrivals
-from dpeer.peer.core.bodies import Inbox, Released
-from dpeer.peer.core.chunking import Reassembly
+from dpeer.peer.core.bodies import Released
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.drop_counter import DropCounter
-from dpeer.peer.core.effects import Effect, LogEvent, Throttle, Write
+from dpeer.peer.core.effects import Effect, Write
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.incoming_bodies import IncomingBodies
 from dpeer.peer.core.lateness import Lateness
 from dpeer.peer.core.ledger_guard import LedgerGuard
-from dpeer.peer.core.limits import RateLimiter, sender_of
-from dpeer.peer.core.list_follower import ListFollower
 from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.member_list import MemberList
 from dpeer.peer.core.member_lists import Stamp
-from dpeer.peer.core.membership import Membership, Neighbor, Status
+from dpeer.peer.core.membership import Neighbor, Status
 from dpeer.peer.core.neighbor_reports import NeighborReports
 from dpeer.peer.core.presence import Presence
-from dpeer.peer.core.returner import CatchUp, Entry
+from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_budget import RoundBudget, RoundLimit
-from dpeer.peer.core.round_clock import Quorum, RoundClock
-from dpeer.peer.core.schedule import Schedule
-from dpeer.peer.core.send_queue import SendQueues
+from dpeer.peer.core.state import State
 from dpeer.peer.core.transfer_progress import TransferProgress
 from dpeer.peer.core.wait import Kind
 from dpeer.peer.core.waiting import Waiting
@@ -83,91 +77,44 @@ class Core:
         chunk_bytes: The most bytes of a chunk; None where bodies are not cut.
 
     Attributes:
+        state: What its parts share.
         members: The neighbors: which are there, and in which round.
         lists: The member lists.
         round_clock: How many rounds each rank of the federation has completed, as far as is known.
         exchange: The bodies.
         entry: This peer's way back to the others, if it was left behind.
-        catch_up: Begins its rounds.
         connection_setup: The ranks at the ends of the links.
         schedule: The neighbors of each round.
         waiting: The round loop's wait.
         round_budget: How long the local training of a round may take.
         drops: Counts the messages that were dropped.
-        incoming_bodies: The bodies of neighbors on their way to the inbox.
         lateness: Whether this peer's bodies come too late to be mixed.
     """
 
     def __init__(self, config: PeerConfig, learner: Learner, topology: Graphs, chunk_bytes: int | None) -> None:
-        self._alone = config.liveness.heartbeat == 0  # no peer can be cut off
-        quorum: Quorum = "any" if self._alone else config.quorum
-        self.round_clock = RoundClock(config.rank, topology.size, config.rounds, quorum, grows=config.lists is not None)
-        self.round_clock.silent = self._alone
-        self.send_queues = SendQueues(chunk_bytes)
-        self.lists = ListKeeper(
-            config,
-            topology,
-            self.round_clock.stamps,
-            self.send_queues,
-            lambda: self._following.follow(),
-            lambda: self.members.current_round,
-            self._log_free,
-        )
-        used = self.lists.used
-        if not self._alone:
-            self.round_clock.unreachable = used.apart(config.rank)
-        self.members = Membership(used.connections(config.rank), config.liveness, self.round_clock.passed)
-        self.drops = DropCounter(self._log_free)
-        self._config, self.rank = config, config.rank
-        self.schedule = Schedule(used, config.rank)
-        self._following = ListFollower(
-            config.rank, self.lists, self.round_clock, self.schedule, self.members,
-            lambda: self.waiting.start.began, alone=self._alone,
-        )  # fmt: skip
-        self.handshake = Handshake(config, learner, self.members, self.round_clock)
-        self._federation = wire.federation_id(config.fingerprint)
-        self._most = chunk_bytes
+        self.state = state = State(config, learner, topology, chunk_bytes)
+        self.rank, self.members, self.round_clock = state.rank, state.members, state.round_clock
+        self.schedule, self.send_queues, self.reassembly = state.schedule, state.send_queues, state.reassembly
+        self.lists, self.drops, self.handshake = ListKeeper(state), DropCounter(state), Handshake(state)
         dialling = Dialling(max(config.liveness.dead_after, 1.0), self.lists.place)
-        self._reports = NeighborReports(self.members, dialling, self.drops, self._log)
-        inbox = Inbox(self._reports.second_body, self.schedule.uses)
+        self._reports = NeighborReports(state, dialling, self.drops)
         self.entry = Entry(
-            self.schedule, self.members, inbox, shares=learner.about.payload_bytes > 0, earliest=config.rounds_released
-        )
-        ledger_guard = LedgerGuard(config, self.round_clock, self._log)
-        self.exchange = Exchange(
-            config.rank, self._federation, self.schedule, self.members, self.send_queues, self.round_clock, self.entry,
-            inbox, ledger_guard,
+            state.schedule, state.members, state.inbox, state.log, shares=learner.about.payload_bytes > 0,
+            earliest=config.rounds_released,
         )  # fmt: skip
-        self._limits = limits.Limits(payload_bytes=learner.about.payload_bytes)
-        self.reassembly = Reassembly(learner.receive_buffer, min(limits.LEAST_CHUNK, chunk_bytes or limits.LEAST_CHUNK))
-        self._tokens = RateLimiter(limits.EACH_SECOND, limits.AT_ONCE, limits.STRANGERS)
-        self._hearing: float | None = None
-        self._transfers = TransferProgress(self.members, self.reassembly, self.send_queues, config.liveness.dead_after)
-        self.waiting = Waiting(
-            config, self.members, self.exchange, self.round_clock, self.lists, ledger_guard, self._transfers, self._log
-        )
-        self.catch_up = CatchUp(
-            self.entry, lambda: self.exchange.send_heartbeats(one.rank for one in self.members.every()), self._log
-        )
-        self.presence = Presence(self.members, self.exchange, self.round_clock, self.lists, self.waiting)
-        self.connection_setup = ConnectionSetup(
-            config, self.members, dialling, self.schedule, self.send_queues, self.exchange, self.reassembly,
-            self.waiting.start, self.handshake, self.round_clock, self.lists, self._following, ledger_guard,
-            self.presence, self._log, self._drop,
+        guard, transfers = LedgerGuard(state), TransferProgress(state)
+        self.exchange = Exchange(state, self.entry, guard)
+        self.waiting = Waiting(state, self.exchange, self.lists, guard, transfers)
+        self.presence = Presence(state, self.exchange, self.lists, self.waiting)
+        self.connection_setup = setup = ConnectionSetup(
+            state, self.exchange, self.lists, dialling, self.waiting.start, self.handshake, guard, self.presence,
+            self.drops,
         )  # fmt: skip
-        self.round_budget = RoundBudget(config.round_seconds)
-        self.incoming_bodies = IncomingBodies(
-            config, self._limits, chunk_bytes, self.members, self.exchange, self.reassembly, self.send_queues,
-            self.connection_setup, self.round_budget, self._tokens, self._throttle,
-        )  # fmt: skip
+        self.round_budget, self.lateness = RoundBudget(config.round_seconds), Lateness(state)
+        bodies = IncomingBodies(state, self.exchange, setup, self.round_budget)
         self._arrivals = Arrivals(
-            config, self._limits, self._tokens, self.members, self.round_clock, self.lists, self.exchange,
-            self.send_queues, self.reassembly, self._transfers, self.connection_setup, self.incoming_bodies,
-            self.presence, self._reports, self._throttle,
-        )  # fmt: skip
-        self.lateness = Lateness(self.schedule, self.members, self._log)
-        self._effects: list[Effect] = []
-        self._following.follow()
+            state, self.exchange, self.lists, transfers, setup, bodies, self.presence, self._reports
+        )
 
     # -- the start, and events of links ------------------------------------------------------------------------
 
@@ -183,10 +130,10 @@ class Core:
         if number == 0 and self.lists.comes_anew:
             self.entry.begin_anew()
         self.members.current_round = self.handshake.start = number
-        self.round_clock.reached(self._config.rank, number)
+        self.round_clock.reached(self.state.config.rank, number)
         self.exchange.inbox.open(number)
-        self._following.open(dialled, addresses)
-        if self._config.liveness.heartbeat > 0:
+        self.lists.open(dialled, addresses)
+        if self.state.config.liveness.heartbeat > 0:
             self.presence.beat_at = now
         return self.look(now)
 
@@ -205,7 +152,7 @@ class Core:
             case Broken(link):
                 self._disconnected(link, now)
             case Writable(link):
-                self._effects.append(Write(link))
+                self.state.effects.append(Write(link))
             case Unreachable(link, reason, _):
                 self._reports.unreachable(link, reason)
             case TurnedAway(place, reason, times):
@@ -217,12 +164,12 @@ class Core:
         return self.look(now)
 
     def _arrived(self, link: Link, frames: Frames, identity: Identity | None, now: float) -> None:
-        self._hearing = now
+        self.state.hearing = now
         try:
             self._arrivals.handle(link, frames, now, identity)
         except Exception as error:  # one bad message must never end the peer
             self._drop_unhandled(link, error, identity)
-        self._hearing = None
+        self.state.hearing = None
 
     def _disconnected(self, link: Link, now: float) -> None:
         """A link is broken: its unwritten messages are lost."""
@@ -243,7 +190,7 @@ class Core:
         """
         if kind == "linger":
             self.members.current_round = number
-            self.round_clock.reached(self._config.rank, number)
+            self.round_clock.reached(self.state.config.rank, number)
             self.exchange.outbox.reach(number)
             self.connection_setup.give_up_done()
             self.exchange.send_heartbeats(one.rank for one in self.members.every())
@@ -258,6 +205,13 @@ class Core:
         self.exchange.paused = self.waiting.holds(number)  # also if a heartbeat leaves before it is waited for
         return self.look(now)
 
+    def behind(self, number: int) -> bool:
+        """Whether the others have gone past round `number` without this peer; announces its entry."""
+        announced, found = self.entry.enters, self.entry.behind(number)
+        if self.entry.enters not in (0, announced):
+            self.exchange.send_heartbeats(one.rank for one in self.members.every())
+        return found
+
     def train(self, number: int, now: float) -> RoundLimit | None:
         """Round `number`'s local training begins; returns its limit, None without a budget."""
         self.lateness.begin_training(number)
@@ -266,7 +220,7 @@ class Core:
     def enter(self, number: int, now: float) -> list[Effect]:
         """Round `number`, which nothing holds up, begins now, with the list that counts."""
         self.schedule.begin(number)
-        self._following.link()
+        self.lists.link()
         self.waiting.begun_at, self.exchange.paused = now, False
         return self.look(now)
 
@@ -284,7 +238,7 @@ class Core:
         if not self.waiting.drains:
             self.waiting.drains = True
             number = self.members.current_round
-            self._log("info", "draining", f"leaves when round {number + 1} is complete", round=number)
+            self.state.log("info", "draining", f"leaves when round {number + 1} is complete", round=number)
         return self.look(now)
 
     def leave(self, reason: Goodbyes, now: float, back_within: int = 0) -> list[Effect]:
@@ -297,7 +251,7 @@ class Core:
         """
         self.waiting.over()
         goodbye = wire.Goodbye(
-            rank=self._config.rank, federation=self._federation, reason=reason,
+            rank=self.state.config.rank, federation=self.state.federation, reason=reason,
             back_within=back_within if reason == "stopped" else 0,
         )  # fmt: skip
         self.connection_setup.goodbye = goodbye
@@ -352,19 +306,9 @@ class Core:
         if not isinstance(error, ProtocolError):
             if not self.drops.counts["unhandled"]:  # a sender that knows how may cause any number
                 text = "".join(traceback.format_exception(error))
-                self._log("debug", "message-unhandled", "a message could not be handled", traceback=text)
+                self.state.log("debug", "message-unhandled", "a message could not be handled", traceback=text)
             error = ProtocolError("unhandled", type(error).__name__)
-        self._drop(link, error, identity)
-
-    def _drop(self, link: Link, error: ProtocolError, identity: int | None = None) -> None:
-        neighbor = self.members.by_link(link)
-        if neighbor is None:
-            self.drops.count_stranger(link, error, identity)
-        else:
-            self.drops.count(neighbor.rank, error)
-
-    def _throttle(self) -> None:
-        self._effects.append(Throttle())
+        self.drops.drop(link, error, identity)
 
     # -- time passes -------------------------------------------------------------------------------------------
 
@@ -372,11 +316,11 @@ class Core:
         """Let time pass."""
         self.connection_setup.refuse_contenders(now)
         if now >= self.presence.beat_at:
-            self.presence.beat_at = now + self._config.liveness.heartbeat
+            self.presence.beat_at = now + self.state.config.liveness.heartbeat
             for dead in self.members.tick(now):
                 self._on_death(dead)
-            self._following.dial_all(self.waiting.is_stuck(now))
-            self._effects += self.connection_setup.tend(now)
+            self.lists.dial_all(self.waiting.is_stuck(now))
+            self.connection_setup.tend(now)
             self.exchange.send_heartbeats(one.rank for one in self.members.every())
         return self.look(now)
 
@@ -385,7 +329,7 @@ class Core:
         return min(self.presence.beat_at, self.waiting.next_look(now), self.connection_setup.next_refusal())
 
     def _on_death(self, dead: Neighbor) -> None:
-        self._reports.died(dead, self.members.current_round, began=self.waiting.start.began)
+        self._reports.died(dead, self.members.current_round, began=self.state.began)
         self.exchange.parted(dead.rank, self.send_queues.begin_anew(dead.link))
 
     # -- member lists ------------------------------------------------------------------------------------------
@@ -404,32 +348,16 @@ class Core:
 
     # -- effects -----------------------------------------------------------------------------------------------
 
-    def _log(self, level: Literal["debug", "info", "warning"], event: str, message: str, **fields: Any) -> None:
-        """Log an event, if the neighbor whose message causes it can pay for the line."""
-        by, now = fields.get("neighbor"), self._hearing
-        if by is None or now is None or self._tokens.spend(sender_of(by), limits.LINE, now):
-            self._log_free(level, event, message, **fields)
-
-    def _log_free(self, level: Literal["debug", "info", "warning"], event: str, message: str, **fields: Any) -> None:
-        self._effects.append(LogEvent(level, event, message, fields))
-
-    def _collect_effects(self) -> None:
-        for part in (self.lists, self._following, self.connection_setup):
-            if part.effects:
-                self._effects += part.effects
-                part.effects.clear()
-
     def look(self, now: float) -> list[Effect]:
         """Check whether the wait is over, and give out all effects."""
         self.exchange.deliver()
         self.lateness.look()
-        self._effects += self.waiting.look(now)
-        self._collect_effects()  # whom to let in, before a newcomer among them is dialled
-        if self._following.dials_more:  # not with the next heartbeat only: rounds wait for new neighbors
-            self._following.dials_more = False
-            self._effects += self.connection_setup.tend(now)
+        self.state.effects += self.waiting.look(now)
+        if self.lists.dials_more:  # not with the next heartbeat only: rounds wait for new neighbors
+            self.lists.dials_more = False
+            self.connection_setup.tend(now)
         if self.send_queues.fresh:
-            self._effects += map(Write, self.send_queues.fresh)
+            self.state.effects += map(Write, self.send_queues.fresh)
             self.send_queues.fresh.clear()
-        effects, self._effects = self._effects, []
+        effects, self.state.effects = self.state.effects, []
         return effects

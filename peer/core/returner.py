@@ -27,6 +27,7 @@ class Entry:
         schedule: The neighbors of each round.
         members: How far they are.
         inbox: The bodies that came.
+        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
         shares: Whether peers send anything that can be adopted.
         earliest: The round before which this peer releases nothing: a disk that was lost may have.
 
@@ -36,17 +37,26 @@ class Entry:
         since: The first of the rounds that it sits out; None while it takes part.
         earliest: As given.
         adopted: The round whose bodies it has adopted since it was left behind; None without one.
+        left_behind: How many rounds this peer has sat out because the others had gone past them.
     """
 
     def __init__(
-        self, schedule: Schedule, members: Membership, inbox: Inbox, *, shares: bool, earliest: int = 0
+        self,
+        schedule: Schedule,
+        members: Membership,
+        inbox: Inbox,
+        log: Callable[..., None] = lambda *event, **fields: None,
+        *,
+        shares: bool,
+        earliest: int = 0,
     ) -> None:
-        self.enters = 0
+        self.enters = self.left_behind = 0
         self.since: int | None = None
         self.earliest = earliest
         self.adopted: int | None = None
         self._schedule, self._members, self._inbox = schedule, members, inbox
         self._shares, self._adopts, self._arrived = shares, False, False
+        self._log = log
 
     def behind(self, number: int) -> bool:
         """Whether this peer sits round `number` out, because the others went on without it.
@@ -57,6 +67,26 @@ class Entry:
         A peer that is not behind, and releases nothing yet, announces when it will, so that no neighbor waits for a
         body before. Two such neighbors would wait for each other.
         """
+        since = self.since
+        found = self._judge(number)
+        if found:
+            self.left_behind += 1
+            if since is None:
+                self._log(
+                    "warning", "left-behind",
+                    f"{_WENT_ON}: from round {number + 1} on it neither trains nor sends until it has caught up",
+                    round=number,
+                )  # fmt: skip
+        elif since is not None:
+            rounds = "round" if number == since + 1 else f"rounds {since + 1} to"
+            body = "the mean of its neighbors' bodies" if self.adopted == number - 1 else "its own body"
+            self._log(
+                "info", "caught-up", f"sat out {rounds} {number}, and goes on with the others, with {body}",
+                round=number,
+            )  # fmt: skip
+        return found
+
+    def _judge(self, number: int) -> bool:
         if self.since is None:
             if not self._is_left_behind(number):
                 self.enters = min(self.earliest, self._schedule.rounds) if number < self.earliest else 0
@@ -167,47 +197,3 @@ class Entry:
         """Those of these ranks that take part and have rounds left; if none has, all that took part."""
         some = [one for rank in ranks if not (one := self._members[rank]).sits_out]
         return [one for one in some if one.current_round < self._schedule.rounds] or some
-
-
-class CatchUp:
-    """Begins rounds of a returner, and says so: in the log, and to all peers.
-
-    Args:
-        entry: The way back.
-        tell_all: Sends every peer a heartbeat.
-        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
-
-    Attributes:
-        left_behind: How many rounds this peer has sat out because the others had gone past them.
-    """
-
-    def __init__(self, entry: Entry, tell_all: Callable[[], None], log: Callable[..., None]) -> None:
-        self.left_behind = 0
-        self._entry = entry
-        self._tell_all, self._log = tell_all, log
-
-    def behind(self, number: int) -> bool:
-        """Whether the others have gone past round `number` without this peer; logs it, and announces the entry."""
-        since, announced = self._entry.since, self._entry.enters
-        found = self._entry.behind(number)
-        if self._entry.enters not in (0, announced):
-            self._tell_all()
-        if found:
-            self.left_behind += 1
-            if since is None:
-                self._log(
-                    "warning",
-                    "left-behind",
-                    f"{_WENT_ON}: from round {number + 1} on it neither trains nor sends until it has caught up",
-                    round=number,
-                )
-        elif since is not None:
-            rounds = "round" if number == since + 1 else f"rounds {since + 1} to"
-            body = "the mean of its neighbors' bodies" if self._entry.adopted == number - 1 else "its own body"
-            self._log(
-                "info",
-                "caught-up",
-                f"sat out {rounds} {number}, and goes on with the others, with {body}",
-                round=number,
-            )
-        return found

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from dpeer.exceptions import PeersMissing, Refused
-from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.exchange import Exchange
-from dpeer.peer.core.membership import Membership
-from dpeer.peer.core.round_clock import RoundClock
+from dpeer.peer.core.state import State
 from dpeer.peer.core.wait import Wait
 from dpeer.results.units import duration
 
@@ -25,29 +22,14 @@ _LISTED = 20
 class StartWait:
     """Waits until enough ranks have been there and all neighbors have shaken hands.
 
-    Args:
-        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
-
     Attributes:
         accepted: Whether a neighbor has shaken hands.
-        began: Whether this wait is over, so that rounds have begun.
     """
 
-    def __init__(
-        self,
-        config: PeerConfig,
-        members: Membership,
-        exchange: Exchange,
-        round_clock: RoundClock,
-        log: Callable[..., None],
-    ) -> None:
+    def __init__(self, state: State, exchange: Exchange) -> None:
         self.accepted = False
-        self.began = False
-        self._config = config
-        self._members = members
-        self._exchange = exchange
-        self._round_clock = round_clock
-        self._log = log
+        self._state, self._config, self._exchange = state, state.config, exchange
+        self._members, self._round_clock, self._log = state.members, state.round_clock, state.log
         self._refusal: Refused | None = None
         self._leave_at = math.inf
         self._give_up_at = math.inf
@@ -87,7 +69,7 @@ class StartWait:
                     self._members.give_up(rank)
         if self._members.missing() or not (self._round_clock.started or not every):
             return False
-        self.began = True
+        self._state.began = True
         self._exchange.send_heartbeats(every)  # neighbors may wait for this news
         return True
 

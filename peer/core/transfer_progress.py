@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpeer.peer.core.chunking import Reassembly
-from dpeer.peer.core.membership import Membership
-from dpeer.peer.core.send_queue import SendQueues
+from dpeer.peer.core.state import State
 from dpeer.results.units import duration, size
 
 LONGEST = 10
@@ -61,15 +59,13 @@ class TransferProgress:
     """How far each body on its way has come, and how long the rest takes at its pace.
 
     Written bytes may wait in buffers of the operating system for as long as a slow line takes. So neighbors
-    acknowledge in their heartbeats how much has come.
-
-    Args:
-        dead_after: Seconds without bytes after which a body is not on its way any more.
+    acknowledge in their heartbeats how much has come. A body of which no bytes have moved for `dead_after` is not on
+    its way any more.
     """
 
-    def __init__(self, members: Membership, reassembly: Reassembly, send_queues: SendQueues, dead_after: float) -> None:
-        self._members, self._reassembly, self._send_queues = members, reassembly, send_queues
-        self._dead_after = dead_after
+    def __init__(self, state: State) -> None:
+        self._members, self._reassembly, self._send_queues = state.members, state.reassembly, state.send_queues
+        self._dead_after = state.config.liveness.dead_after
         self._sent: dict[int, _Sent] = {}
         self._moved: dict[int, float] = {}
 

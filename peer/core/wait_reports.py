@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
-from dpeer.peer.core.membership import Membership, Status
+from dpeer.peer.core.membership import Status
 from dpeer.peer.core.round_deadline import RoundDeadline
+from dpeer.peer.core.state import State
 from dpeer.peer.core.transfer_progress import LONGEST, Transfer, TransferProgress
 from dpeer.peer.core.wait import Wait
 
@@ -14,27 +14,13 @@ from dpeer.peer.core.wait import Wait
 class WaitReports:
     """What people read of a wait.
 
-    Args:
-        rounds: The rounds of the run.
-        quiet: Seconds without a sign of progress after which a neighbor that is there counts as slow or hanging.
-        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
+    A neighbor that is there counts as slow or hanging once `say_waiting` has brought no sign of progress.
     """
 
-    def __init__(
-        self,
-        members: Membership,
-        transfers: TransferProgress,
-        deadline: RoundDeadline,
-        rounds: int,
-        quiet: float,
-        log: Callable[..., None],
-    ) -> None:
-        self._members = members
-        self._transfers = transfers
-        self._deadline = deadline
-        self._rounds = rounds
-        self._quiet = quiet
-        self._log = log
+    def __init__(self, state: State, transfers: TransferProgress, deadline: RoundDeadline) -> None:
+        self._members, self._log = state.members, state.log
+        self._rounds, self._quiet = state.config.rounds, state.config.say_waiting
+        self._transfers, self._deadline = transfers, deadline
 
     def why(self, wait: Wait, rank: int, now: float) -> str:
         """Why a rank is waited for."""

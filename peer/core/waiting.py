@@ -10,16 +10,15 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, get_args
 
 from dpeer.exceptions import CheckpointError, Drained, Isolated, LeftBehind
-from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.bodies import Received
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.list_keeper import ListKeeper
-from dpeer.peer.core.membership import Membership
-from dpeer.peer.core.round_clock import NO_QUORUM, RoundClock
+from dpeer.peer.core.round_clock import NO_QUORUM
 from dpeer.peer.core.round_deadline import RoundDeadline
 from dpeer.peer.core.start_wait import StartWait
+from dpeer.peer.core.state import State
 from dpeer.peer.core.transfer_progress import TransferProgress
 from dpeer.peer.core.wait import Kind, Pauses, Wait, WaitingNow
 from dpeer.peer.core.wait_reports import WaitReports
@@ -42,9 +41,6 @@ _AGAIN = 1.0
 class Waiting:
     """The wait of the round loop: its kinds, its ends, and the ranks that it is for.
 
-    Args:
-        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
-
     Attributes:
         start: The wait for the start.
         pauses: How often this peer has paused because it was cut off, and for how many seconds in all.
@@ -53,33 +49,20 @@ class Waiting:
     """
 
     def __init__(
-        self,
-        config: PeerConfig,
-        members: Membership,
-        exchange: Exchange,
-        round_clock: RoundClock,
-        keeper: ListKeeper,
-        ledger_guard: LedgerGuard,
-        transfers: TransferProgress,
-        log: Callable[..., None],
+        self, state: State, exchange: Exchange, keeper: ListKeeper, guard: LedgerGuard, transfers: TransferProgress
     ) -> None:
-        self.start = StartWait(config, members, exchange, round_clock, log)
-        self._keeper = keeper
-        self._ledger_guard = ledger_guard
-        self._config = config
-        self._members = members
-        self._exchange = exchange
-        self._entry = exchange.entry
-        self._round_clock = round_clock
-        self._round_deadline = RoundDeadline(config.deadline)
-        self._reports = WaitReports(members, transfers, self._round_deadline, config.rounds, config.say_waiting, log)
+        self.start = StartWait(state, exchange)
         self.pauses = Pauses()
-        self._mixed_nothing = False
-        self._news_at = 0.0
-        self._log = log
-        self._wait: Wait | None = None
         self.drains = False
         self.begun_at = 0.0
+        self._config, self._members, self._round_clock = state.config, state.members, state.round_clock
+        self._exchange, self._entry, self._log = exchange, exchange.entry, state.log
+        self._keeper, self._ledger_guard = keeper, guard
+        self._round_deadline = RoundDeadline(state.config.deadline)
+        self._reports = WaitReports(state, transfers, self._round_deadline)
+        self._mixed_nothing = False
+        self._news_at = 0.0
+        self._wait: Wait | None = None
 
     # -- kinds of waits ----------------------------------------------------------------------------------------
 

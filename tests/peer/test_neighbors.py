@@ -62,7 +62,7 @@ def left_behind(rounds=9, there=6, **config):
 def sits_out(table, number):
     """The round loop lets a round go by; the bodies that it is given for adoption, or None if it waits."""
     table.do(table.core.begin(number, table.now))
-    assert table.core.catch_up.behind(number)
+    assert table.core.behind(number)
     table.do(table.core.release(number, None, table.now))
     before = len(table.ended)
     table.do(table.core.wait("collect", number, table.now))
@@ -87,8 +87,8 @@ def test_a_peer_that_was_left_behind_sits_out_adopts_and_enters_in_the_round_tha
     assert [*table.ended[-1].bodies] == [1, 2]
     table.core.entry.adopt(6)
     table.do(table.core.begin(7, table.now))
-    assert not table.core.catch_up.behind(7)
-    assert table.core.catch_up.left_behind == 7
+    assert not table.core.behind(7)
+    assert table.core.entry.left_behind == 7
     table.do(table.core.look(table.now))
     assert [expected.level for expected in table.events("left-behind")] == ["warning"]
     (caught_up,) = table.events("caught-up")
@@ -99,7 +99,7 @@ def test_a_peer_that_was_left_behind_sits_out_adopts_and_enters_in_the_round_tha
     table.do(table.core.tick(table.now + 1))
     assert announced(table, "from 2") == 7
     table.do(table.core.begin(8, table.now))
-    assert not table.core.catch_up.behind(8)
+    assert not table.core.behind(8)
     table.do(table.core.tick(table.now + 1))
     assert announced(table, "from 2") == 0
 

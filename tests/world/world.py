@@ -275,7 +275,7 @@ class World:
         """
         life = self.lives[rank][-1]
         others = [one for one in self.present if one is not life]
-        here = all(one.peer is not None and one.peer.core.waiting.start.began and one.drained is None for one in others)
+        here = all(one.peer is not None and one.peer.core.state.began and one.drained is None for one in others)
         here = here and (life.peer is None or not any(one.away for one in life.peer.core.members.all()))
         if self.scenario.announced and seconds < math.inf and self.drained_once and not here:
             later(1.0, lambda: self.drain(rank, seconds))

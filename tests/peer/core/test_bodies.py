@@ -51,7 +51,7 @@ def told():
 
 @pytest.fixture
 def inbox(told):
-    return Inbox(lambda rank, number: told.append((rank, number)))
+    return Inbox(lambda *event, **of: told.append((of["neighbor"], of["round"])))
 
 
 def reach(inbox, number, ranks=(1, 5)):

@@ -304,7 +304,7 @@ def test_a_newcomer_waits_for_a_list_with_it_and_dials_all_members():
     assert table.core.waiting.blocked(0) == "no member list that has this peer counts yet"
     table.hear(table.links[0], lists(0, counts=ONE), table.hello(0, reply=True))
     assert type(table.ended[-1]).__name__ == "Wake"
-    assert table.core.catch_up.behind(0), "it sits out until it has adopted bodies"
+    assert table.core.behind(0), "it sits out until it has adopted bodies"
 
 
 @pytest.mark.parametrize(("completed", "waits"), [(0, False), (1, True)])

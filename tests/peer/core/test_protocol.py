@@ -132,7 +132,7 @@ def test_a_returner_whom_no_neighbor_can_help_sleeps_between_its_looks_and_ends(
         table.hear(f"from {rank}", table.hello(rank, 3))
     for number in (1, 2, 3):
         table.do(core.begin(number, table.now))
-        assert core.catch_up.behind(number)
+        assert core.behind(number)
         table.do(core.wait("collect", number, table.now))
     for rank in (1, 2):
         core.members.give_up(rank)

@@ -21,7 +21,7 @@ class Away:
 
     def __init__(self, graphs, *, shares=True, earliest=0):
         self.members = Membership(graphs.connections(0, ROUNDS), LivenessConfig(heartbeat=1), lambda n: n < self.quorum)
-        self.ahead, self.inbox = 0, Inbox(lambda rank, number: None)
+        self.ahead, self.inbox = 0, Inbox()
         self.entry = Entry(
             Schedule(ListedGraph(graphs, range(graphs.size), ROUNDS), 0),
             self.members,

@@ -230,7 +230,7 @@ def test_a_returner_that_waits_for_longer_than_wait_for_a_neighbor_that_is_there
     others()
     for number in (3, 4, 5):
         peer.do(peer.core.begin(number, peer.now))
-        assert peer.core.catch_up.behind(number)
+        assert peer.core.behind(number)
         peer.do(peer.core.wait("collect", number, peer.now))
     peer.wait(12, others)
     assert len(peer.ended) == 2, "rounds 3 and 4 are over"
