@@ -1,18 +1,20 @@
-"""Arrivals: charges the sender of a message, decodes it, and passes it on by its kind; no I/O."""
+"""Arrivals: charges the sender of a message, decodes it, passes it on by its kind, and puts bodies together; no I/O."""
 
 from __future__ import annotations
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import limits, wire
+from dpeer.peer.core.bodies import Received
+from dpeer.peer.core.chunking import chunk_length
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.effects import Throttle
 from dpeer.peer.core.exchange import Exchange
-from dpeer.peer.core.incoming_bodies import IncomingBodies
 from dpeer.peer.core.limits import sender_of
 from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.membership import Neighbor, Status
 from dpeer.peer.core.neighbor_reports import NeighborReports
 from dpeer.peer.core.presence import Presence
+from dpeer.peer.core.round_budget import RoundBudget
 from dpeer.peer.core.state import State
 from dpeer.peer.core.transfer_progress import TransferProgress
 from dpeer.peer.core.wire import Frames, Goodbyes
@@ -20,7 +22,11 @@ from dpeer.peer.transport import Link
 
 
 class Arrivals:
-    """The messages that come. What does not belong here raises a `ProtocolError`."""
+    """The messages that come. What does not belong here raises a `ProtocolError`.
+
+    A sender pays for each message in tokens of a rate limiter. A neighbor pays more for bytes of bodies that are of no
+    use, and gets tokens back for a body that is used.
+    """
 
     def __init__(
         self,
@@ -29,16 +35,17 @@ class Arrivals:
         keeper: ListKeeper,
         transfers: TransferProgress,
         connection_setup: ConnectionSetup,
-        incoming_bodies: IncomingBodies,
         presence: Presence,
         reports: NeighborReports,
+        round_budget: RoundBudget,
     ) -> None:
         self._state, self._config, self._federation = state, state.config, state.federation
-        self._limits, self._tokens, self._reassembly = state.largest, state.tokens, state.reassembly
+        self._limits, self._tokens, self._most = state.largest, state.tokens, state.chunk_bytes
+        self._inbox, self._reassembly = state.inbox, state.reassembly
         self._members, self._round_clock, self._send_queues = state.members, state.round_clock, state.send_queues
         self._exchange, self._keeper, self._transfers = exchange, keeper, transfers
-        self._connection_setup, self._incoming_bodies = connection_setup, incoming_bodies
-        self._presence, self._reports = presence, reports
+        self._connection_setup, self._presence, self._reports = connection_setup, presence, reports
+        self._round_budget = round_budget
 
     def handle(self, link: Link, frames: Frames, now: float, identity: int | None) -> None:
         """A message came.
@@ -61,7 +68,7 @@ class Arrivals:
                 if neighbor is None:
                     raise self._connection_setup.stranger(link, "a chunk of a body", now)
                 if self._connection_setup.admits(neighbor.rank):
-                    self._incoming_bodies.take_chunk(link, neighbor, message, now)
+                    self._take_chunk(link, neighbor, message, now)
             case wire.Hello():
                 if neighbor is not None and not self._tokens.spend(sender_of(neighbor.rank), limits.HELLO_AGAIN, now):
                     raise self._too_many(neighbor, now)
@@ -123,7 +130,7 @@ class Arrivals:
         match message:
             case wire.Body():
                 neighbor.released = max(neighbor.released, message.round + 1)
-                self._incoming_bodies.take_body(link, neighbor, message, frames, now)
+                self._take_body(link, neighbor, message, frames, now)
             case wire.Heartbeat():
                 if message.round > neighbor.mentioned:  # at most once a round
                     self._tokens.earn(sender_of(neighbor.rank), 1)
@@ -146,3 +153,49 @@ class Arrivals:
             self._connection_setup.give_up_done()
         else:
             self._reports.left(neighbor.rank, reason, back_within)
+
+    # -- bodies ------------------------------------------------------------------------------------------------
+
+    def _take_body(self, link: Link, neighbor: Neighbor, message: wire.Body, frames: Frames, now: float) -> None:
+        """A body came whole, or the header of one whose chunks follow."""
+        self._connection_setup.heard(neighbor, message.round, now)
+        if message.buffers is not None:
+            self._put(message, Received(frames[1:], wire.size(frames), message.uses), now)
+            return
+        wanted = self._inbox.wants(message)
+        earlier = self._reassembly.get(link)
+        if wanted and earlier is not None and not self._inbox.knows(neighbor.rank, earlier.body.round):
+            wanted = self._tokens.spend(sender_of(neighbor.rank), limits.USELESS_BODY, now)
+        self._reassembly.begin(link, message, wire.size(frames) + message.payload_bytes, wanted=wanted, now=now)
+
+    def _take_chunk(self, link: Link, neighbor: Neighbor, chunk: wire.Chunk, now: float) -> None:
+        """A chunk of a body came."""
+        self._connection_setup.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
+        arriving = self._reassembly.add(link, chunk, now)
+        if (queue := self._send_queues.get(link)) is not None:
+            queue.got = 0 if arriving.complete else arriving.got
+        self._tokens.earn(sender_of(neighbor.rank), 1)
+        useless = limits.USELESS_BODY * chunk.nbytes / self._limits.payload_bytes
+        if not arriving.wanted and not self._tokens.spend(sender_of(neighbor.rank), useless, now):
+            self._state.effects.append(Throttle())
+        if not arriving.complete:
+            return
+        if arriving.wanted:
+            self._put(arriving.body, Received(arriving.payload, arriving.wire_bytes, arriving.body.uses), now)
+        self._measure(link, *arriving.pace)
+
+    def _put(self, body: wire.Body, received: Received, now: float) -> None:
+        if self._inbox.put(body, received):
+            self._round_budget.arrived(body.rank, body.round, now)
+            self._tokens.earn(sender_of(body.rank), limits.FOR_A_BODY)
+
+    def _measure(self, link: Link, nbytes: int, seconds: float) -> None:
+        """Tell the sender how long its chunks may be, if that has changed much."""
+        if self._most is None:
+            return
+        found = chunk_length(nbytes, seconds, self._config.liveness.dead_after, self._most)
+        queue = self._send_queues[link]
+        before, queue.measured = queue.measured, found
+        neighbor = self._members.by_link(link)
+        if max(found, before) >= 2 * min(found, before) and neighbor is not None and neighbor.link == link:
+            self._exchange.send_heartbeat(link)

@@ -30,7 +30,6 @@ from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.effects import Effect, Write
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
-from dpeer.peer.core.incoming_bodies import IncomingBodies
 from dpeer.peer.core.lateness import Lateness
 from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.list_keeper import ListKeeper
@@ -111,9 +110,8 @@ class Core:
             self.drops,
         )  # fmt: skip
         self.round_budget, self.lateness = RoundBudget(config.round_seconds), Lateness(state)
-        bodies = IncomingBodies(state, self.exchange, setup, self.round_budget)
         self._arrivals = Arrivals(
-            state, self.exchange, self.lists, transfers, setup, bodies, self.presence, self._reports
+            state, self.exchange, self.lists, transfers, setup, self.presence, self._reports, self.round_budget
         )
 
     # -- the start, and events of links ------------------------------------------------------------------------
