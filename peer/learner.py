@@ -93,8 +93,8 @@ class Learner(Protocol):
     def receive_buffer(self) -> memoryview | None:
         """Writable memory of `payload_bytes` bytes, in which the chunks of a payload are put together.
 
-        The memory may be given out again as soon as nothing refers to it any more. None if the learner can use a
-        payload whose buffers have been cut, at multiples of a megabyte. Any thread may call this.
+        The memory may be given out again as soon as nothing refers to it any more. None if any memory will do. Any
+        thread may call this.
         """
 
     @property

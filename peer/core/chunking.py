@@ -9,14 +9,14 @@ that becomes a hundred times slower lets its neighbor be heard.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import accumulate, chain
+from dataclasses import dataclass
+from itertools import accumulate
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
 from dpeer.peer.core.limits import LEAST_CHUNK
 from dpeer.peer.core.wire import Body, Chunk, Frames
-from dpeer.peer.learner import Buffer, Payload
+from dpeer.peer.learner import Payload
 from dpeer.peer.transport import Link
 
 _PARTS = 200
@@ -59,7 +59,7 @@ class ChunkedBody:
         self.total = sum(view.nbytes for view in self._rest)
 
     def next(self, chunk_bytes: int) -> Frames:
-        """The next message, with at most `chunk_bytes` bytes of the body's buffers."""
+        """The next message, with at most `chunk_bytes` bytes of one of the body's buffers."""
         if not self._begun:
             self._begun = True
             if self._whole or self.total <= chunk_bytes:
@@ -67,22 +67,13 @@ class ChunkedBody:
                 return self.frames
             self._tag = wire.tag(self.frames[0])
             return [self.frames[0]]
-        offset = self._offset
-        data = self._take(chunk_bytes)
+        buffer, offset = self._rest.pop(), self._offset
+        data = buffer[:chunk_bytes]
+        if buffer.nbytes > chunk_bytes:
+            self._rest.append(buffer[chunk_bytes:])
+        self._offset += data.nbytes
         self.over = not self._rest
         return wire.chunk(self._tag, offset, data)
-
-    def _take(self, nbytes: int) -> list[memoryview]:
-        """The next bytes of the buffers, at most `nbytes`."""
-        left, data = nbytes, []
-        while left and self._rest:
-            buffer = self._rest.pop()
-            data.append(buffer[:left])
-            if buffer.nbytes > left:
-                self._rest.append(buffer[left:])
-            left -= data[-1].nbytes
-        self._offset += nbytes - left
-        return data
 
 
 @dataclass
@@ -92,26 +83,22 @@ class PartialBody:
     Attributes:
         body: The body as it was announced.
         wire_bytes: The bytes of its header and all of its buffers.
-        wanted: Whether it is kept.
-        buffer: Memory that the bytes are copied to; None to keep the chunks as they came.
+        buffer: Memory that the bytes are copied to; None where the body is not kept.
         since: Clock time at which the body was announced.
         last: Clock time of its last chunk.
-        chunks: The frames of each chunk that came, without such memory.
         got: How many bytes have come.
     """
 
     body: Body
     wire_bytes: int
-    wanted: bool
     buffer: memoryview | None
     since: float
     last: float
-    chunks: list[tuple[Buffer, ...]] = field(default_factory=list)
     got: int = 0
 
     def give_up(self) -> None:
         """Keep nothing of the body; the rest of it may come."""
-        self.wanted, self.buffer, self.chunks = False, None, []
+        self.buffer = None
 
     @property
     def pace(self) -> tuple[int, float]:
@@ -120,18 +107,15 @@ class PartialBody:
 
     def put(self, chunk: Chunk, now: float) -> None:
         """Take in the next chunk."""
-        if self.wanted and self.buffer is None:
-            self.chunks.append(chunk.data)
-        for data in chunk.data:
-            end = self.got + len(data)
-            if self.buffer is not None:
-                self.buffer[self.got : end] = data
-            self.got = end
-        self.last = now
+        end = self.got + chunk.nbytes
+        if self.buffer is not None:
+            self.buffer[self.got : end] = chunk.data
+        self.got, self.last = end, now
 
-    def buffers_that_end_within(self, start: int, end: int) -> int:
-        """The number of the body's buffers that end after `start` and before `end`."""
-        return sum(start < ends < end for ends in accumulate(self.body.sizes))
+    @property
+    def wanted(self) -> bool:
+        """Whether it is kept."""
+        return self.buffer is not None
 
     @property
     def complete(self) -> bool:
@@ -140,9 +124,8 @@ class PartialBody:
 
     @property
     def payload(self) -> Payload:
-        """The body's buffers; their chunks where no memory was given for them."""
-        if self.buffer is None:
-            return [*chain.from_iterable(self.chunks)]
+        """The buffers of a body that is kept."""
+        assert self.buffer is not None, "it is kept"
         ends = list(accumulate(self.body.sizes))
         return [self.buffer[end - size : end].toreadonly() for size, end in zip(self.body.sizes, ends, strict=True)]
 
@@ -153,8 +136,8 @@ class Reassembly:
     Chunks come in order, so nothing is sorted. The bytes of a body are out of sight before its last chunk has come.
 
     Args:
-        buffer: Gives memory for a body, which may be used again once nothing refers to it; None to keep the chunks.
-        least: The fewest bytes of a chunk, except the last one of a body: very short ones would cost many times their
+        buffer: Gives memory for a body, which may be used again once nothing refers to it; None for memory of its own.
+        least: The fewest bytes of a chunk, except the last one of a buffer: very short ones would cost many times their
             bytes.
     """
 
@@ -172,8 +155,8 @@ class Reassembly:
         earlier = self._partial.pop(link, None)
         if earlier is not None:
             earlier.give_up()  # its memory may be taken again
-        buffer = self._buffer() if wanted else None
-        self._partial[link] = PartialBody(body, wire_bytes, wanted, buffer, now, now)
+        buffer = (self._buffer() or memoryview(bytearray(body.payload_bytes))) if wanted else None
+        self._partial[link] = PartialBody(body, wire_bytes, buffer, now, now)
         if earlier is not None and earlier.body.digest != body.digest:
             raise ProtocolError("incomplete", f"{earlier.got} of {earlier.body.payload_bytes} bytes of a body came")
 
@@ -194,10 +177,8 @@ class Reassembly:
         end = chunk.offset + chunk.nbytes
         if chunk.offset != partial.got or end > partial.body.payload_bytes:
             raise ProtocolError("stray", f"a chunk at byte {chunk.offset}, expected at {partial.got}")
-        if chunk.nbytes < self._least and end < partial.body.payload_bytes:
-            raise ProtocolError("short-piece", f"{chunk.nbytes} bytes in the middle of a body, expected {self._least}")
-        if len(chunk.data) > 1 + partial.buffers_that_end_within(chunk.offset, end):
-            raise ProtocolError("short-piece", f"{len(chunk.data)} frames, more than the buffers in them")
+        if chunk.nbytes < self._least and end not in accumulate(partial.body.sizes):
+            raise ProtocolError("short-piece", f"{chunk.nbytes} bytes inside a buffer, expected {self._least}")
         partial.put(chunk, now)
         if partial.complete:
             del self._partial[link]

@@ -7,9 +7,9 @@ A message is one msgpack header frame followed by the raw buffers of a body, and
 A large body travels as several messages: its header alone, then its buffers' bytes in order, cut into chunks
 (`dpeer.peer.core.chunking`):
 
-    [header]    [0xc1, tag, offset] [bytes] ...    [0xc1, tag, offset] [bytes] ...
+    [header]    [0xc1, tag, offset] [bytes]    [0xc1, tag, offset] [bytes] ...
 
-(0xc1 begins no msgpack value; the tag is a hash of the header. Bytes of several buffers are several frames.) So no
+(0xc1 begins no msgpack value; the tag is a hash of the header. A chunk has bytes of one buffer.) So no
 message is long, the bytes of a body can be put in their place while others are on their way, and a neighbor on a slow
 line is heard all the while.
 
@@ -200,13 +200,13 @@ class Chunk(NamedTuple):
     tag: bytes
     offset: int
     """Where the bytes begin in all buffers together."""
-    data: tuple[Buffer, ...]
-    """The bytes, in order; of each buffer that they are from a part."""
+    data: Buffer
+    """The bytes, of one buffer."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all parts together."""
-        return sum(len(part) for part in self.data)
+        """How many they are."""
+        return memoryview(self.data).nbytes
 
 
 Message = Hello | Body | Heartbeat | Lists | Goodbye | Refusal | Unknown
@@ -265,9 +265,9 @@ def body(
     )  # fmt: skip
 
 
-def chunk(tag: bytes, offset: int, data: Frames) -> Frames:
+def chunk(tag: bytes, offset: int, data: Buffer) -> Frames:
     """The message that carries these bytes of the body with this tag; arguments as in `Chunk`."""
-    return [_CHUNK.pack(_MARK, tag, offset), *data]
+    return [_CHUNK.pack(_MARK, tag, offset), data]
 
 
 def tag(header: Buffer) -> bytes:
@@ -288,7 +288,7 @@ def decode(frames: Frames, limits: Limits) -> Message | Chunk:
     if not frames:
         raise ProtocolError("malformed", "no frames")
     if is_chunk(frames):
-        return _chunk(frames[0], frames[1:], limits)
+        return _chunk(frames[0], frames[1], limits)
     lengths = [memoryview(frame).nbytes for frame in frames]
     if lengths[0] > limits.header_bytes:
         raise ProtocolError("oversized", f"header of {lengths[0]} bytes")
@@ -320,7 +320,7 @@ def decode(frames: Frames, limits: Limits) -> Message | Chunk:
 
 def is_chunk(frames: Frames) -> bool:
     """Whether this is a chunk, or a damaged one."""
-    return len(frames) > 1 and bool(frames[0][:1] == _MARK)
+    return len(frames) == 2 and bool(frames[0][:1] == _MARK)
 
 
 def is_probe(frames: Frames) -> bool:
@@ -328,16 +328,14 @@ def is_probe(frames: Frames) -> bool:
     return len(frames) > 0 and bool(frames[0][: len(PROBE)] == PROBE)
 
 
-def _chunk(header: Buffer, data: Frames, limits: Limits) -> Chunk:
-    if len(data) > limits.buffers:
-        raise ProtocolError("oversized", f"a chunk of {len(data)} buffers")
-    lengths = [memoryview(part).nbytes for part in data]
-    if len(header) != _CHUNK.size or not all(lengths):
-        raise ProtocolError("malformed", f"a chunk of {len(header)} and {sum(lengths)} bytes")
-    if sum(lengths) > limits.payload_bytes:
-        raise ProtocolError("oversized", f"a chunk of {sum(lengths)} bytes, at most {limits.payload_bytes}")
+def _chunk(header: Buffer, data: Buffer, limits: Limits) -> Chunk:
+    nbytes = memoryview(data).nbytes
+    if len(header) != _CHUNK.size or not nbytes:
+        raise ProtocolError("malformed", f"a chunk of {len(header)} and {nbytes} bytes")
+    if nbytes > limits.payload_bytes:
+        raise ProtocolError("oversized", f"a chunk of {nbytes} bytes, at most {limits.payload_bytes}")
     _, mark, offset = _CHUNK.unpack(header)
-    return Chunk(mark, offset, tuple(data))
+    return Chunk(mark, offset, data)
 
 
 def size(frames: Frames) -> int:

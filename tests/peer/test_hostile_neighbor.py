@@ -51,7 +51,7 @@ class Hostile:
                 return [frames], 1
 
     def stray(self, number):
-        return [wire.chunk(self.random.randbytes(8), self.random.getrandbits(60), [b"x"])], 1
+        return [wire.chunk(self.random.randbytes(8), self.random.getrandbits(60), b"x")], 1
 
     def foreign(self, number):
         """Of another rank, another federation, a round that does not exist."""

@@ -111,7 +111,7 @@ class Codec(ABC):
         """The most bytes that a payload may have."""
 
     def receive_buffer(self) -> memoryview | None:
-        """Memory to put a payload's pieces together in; None if buffers cut at multiples of a megabyte will do."""
+        """Memory to put a payload's pieces together in; None if any memory will do."""
         return self.buffers.take()
 
     @abstractmethod

@@ -12,7 +12,6 @@ import pytest
 
 from dpeer.peer.config import LivenessConfig
 from dpeer.peer.core import wire
-from dpeer.peer.core.limits import LEAST_CHUNK
 from dpeer.peer.core.send_queue import SendQueues
 from dpeer.peer.transports import ZeroMQTransport
 from dpeer.simulation.network import Conditions
@@ -44,7 +43,7 @@ class Floats(VectorLearner):
     def __init__(self, rank, count, *, buffer=True):
         super().__init__(rank, 1, {"dtype": "float32", "count": count, "parameters": []})
         self.count, self.payload_bytes, self.with_buffer = count, 4 * count, buffer
-        self.got, self.most_parts = {}, 0
+        self.got = {}
 
     def receive_buffer(self):
         return super().receive_buffer() if self.with_buffer else None
@@ -64,7 +63,6 @@ class Floats(VectorLearner):
         for rank in sorted(row):
             parts = received.get(rank, [self._own.tobytes()])
             self.got[self.number, rank] = digest(parts)
-            self.most_parts = max(self.most_parts, len(parts))
             total += row[rank] * np.frombuffer(bytearray(b"".join(parts)), np.float32)
         self.body = total
         return {}
@@ -105,8 +103,6 @@ async def test_bodies_arrive_whole(federation, transport, buffer, count, tmp_pat
             change[rank]["listen"] = f"ipc://{tmp_path}/{rank}"
     ours = federation("tcp", topology, rounds=2, liveness=SILENT, change=change)
     check(ours, await ours.run(), count)
-    parts = 1 if buffer else max(1, -(-4 * count // LEAST_CHUNK))  # the first ones are short: the line is not known yet
-    assert {learner.most_parts for learner in ours.learners.values()} == {parts}
 
 
 async def test_the_bytes_of_a_body_are_counted_the_same_however_it_is_cut(federation, monkeypatch, tmp_path):

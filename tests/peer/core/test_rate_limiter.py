@@ -83,7 +83,7 @@ def test_bodies_that_are_used_pay_for_all_that_belongs_to_them():
 
 def test_chunks_that_belong_to_nothing_are_counted_and_not_hurried():
     table = ring()
-    stray = list(wire.chunk(b"t" * 8, 0, [bytes(64)]))
+    stray = list(wire.chunk(b"t" * 8, 0, bytes(64)))
     assert excess(table, "from 2", *[stray] * 1500) == 500
     assert table.core.drops.counts == {"stray": 1500}
     table.runs(0)
