@@ -21,10 +21,11 @@ class Presence:
 
     Attributes:
         beat_at: Clock time of the next heartbeat; infinity for a peer that sends none.
+        beaten_at: That of the last one.
     """
 
     def __init__(self, state: State, exchange: Exchange, keeper: ListKeeper, waiting: Waiting) -> None:
-        self.beat_at = math.inf
+        self.beat_at, self.beaten_at = math.inf, 0.0
         self._state, self._members, self._round_clock = state, state.members, state.round_clock
         self._exchange, self._keeper, self._waiting = exchange, keeper, waiting
 
@@ -40,6 +41,6 @@ class Presence:
             every = self._members.every()
             self._exchange.send_heartbeats(one.rank for one in every if voted or one.paused)
             if not (self._state.began or self._round_clock.silent):  # the start waits for this news on each hop
-                self.beat_at = min(self.beat_at, now + _BATCH * len(every))
+                self.beat_at = min(self.beat_at, max(now, self.beaten_at + _BATCH * len(every)))
         if self._keeper.heard(link, neighbor.rank, message.stamps):
             self._exchange.send_heartbeat(link)

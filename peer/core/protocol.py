@@ -314,7 +314,7 @@ class Core:
         """Let time pass."""
         self.connection_setup.refuse_contenders(now)
         if now >= self.presence.beat_at:
-            self.presence.beat_at = now + self.state.config.liveness.heartbeat
+            self.presence.beaten_at, self.presence.beat_at = now, now + self.state.config.liveness.heartbeat
             for dead in self.members.tick(now):
                 self._on_death(dead)
             self.lists.dial_all(self.waiting.is_stuck(now))

@@ -56,7 +56,9 @@ def one_after_the_other_is_evicted():
 def a_vote_is_heard_of():
     """Ranks 0 and 1 know that 2 has the list, and are cut off; 3 and 4 hear of its vote."""
     pairs = [(one, other) for one in (0, 1) for other in (2, 3, 4)]
-    faults = [Fault("stall", pair, 3.9, 60) for pair in pairs] + [Fault("stall", pair[::-1], 4.3, 60) for pair in pairs]
+    faults = [Fault("stall", pair, 3.9, 150) for pair in pairs] + [
+        Fault("stall", pair[::-1], 4.3, 150) for pair in pairs
+    ]
     world = _play("full", 5, faults=tuple(faults), changes=(Change(4.0, 0, remove=(4,), also=(1, 2)),))
     _agree(world, range(4))
     return world
@@ -268,6 +270,8 @@ def a_member_moves():
 def a_member_moves_from_between_others():
     """Ranks 0 and 1 hear of the others over it alone, and so cannot know its other address: it dials them."""
     world = _play("line", 7, rounds=24, changes=(Change(10, 5, move=2, comes=0.5),))
+    moved = world.present[2]
+    assert world.began[2, moved.began[0]] < moved.since + 10, "it has waited to be found"
     _agree(world, range(7))
     return _ends(world, range(7))
 
@@ -308,7 +312,9 @@ def directed_and_changing_graphs():
 def twins_and_a_cut():
     """Two operators at one moment, and a cut at that moment: both groups may go on, and find together later."""
     pairs = [(one, other) for one in (0, 1) for other in (2, 3, 4)]
-    faults = [Fault("stall", pair, 3.9, 60) for pair in pairs] + [Fault("stall", pair[::-1], 4.3, 60) for pair in pairs]
+    faults = [Fault("stall", pair, 3.9, 150) for pair in pairs] + [
+        Fault("stall", pair[::-1], 4.3, 150) for pair in pairs
+    ]
     changes = (Change(4.0, 0, remove=(4,), also=(1, 2)), Change(4.001, 3, remove=(0,), also=(4,), blind=True))
     return _play("full", 5, faults=tuple(faults), changes=changes, promised=False)
 
@@ -316,7 +322,9 @@ def twins_and_a_cut():
 def a_voter_loses_its_disk():
     """A voter loses its disk before it has told the others, and the two that counted it are cut off."""
     pairs = [(one, other) for one in (0, 1) for other in (2, 3, 4)]
-    faults = [Fault("stall", pair, 3.9, 60) for pair in pairs] + [Fault("stall", pair[::-1], 4.3, 60) for pair in pairs]
+    faults = [Fault("stall", pair, 3.9, 150) for pair in pairs] + [
+        Fault("stall", pair[::-1], 4.3, 150) for pair in pairs
+    ]
     faults += [Fault("stall", (2, one), 3.9, 2.5) for one in (3, 4)] + [Fault("lose", (2,), 4.6, 2.0)]
     changes = (Change(4.0, 0, remove=(4,), also=(1, 2)),)
     return _play("full", 5, faults=tuple(faults), changes=changes, promised=False)

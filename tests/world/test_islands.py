@@ -47,11 +47,11 @@ def test_of_an_island_of_every_size_the_larger_part_goes_on_and_the_other_comes_
 
 def test_a_pause_ends_by_a_neighbor_that_is_heard_again_and_has_left_in_the_same_moment():
     """All messages that rank 2 sent in the cut come at once, its goodbye with the rest."""
-    cuts = Fault("part", (0, 1), 10.61, 42.0), Fault("part", (0, 1), 74.05, 30.0), Fault("part", (0, 2), 122.73, 19.4)
+    cuts = Fault("part", (0, 1), 10.61, 42.0), Fault("part", (0, 1), 74.05, 30.0), Fault("part", (0, 2), 125.3, 21.16)
     conditions = Conditions(latency=(0.001, 0.02), capacity=32, redial=(0.1, 2.0), notice=(0.0, 0.5))
     more = {"conditions": conditions, "faults": cuts}
-    world = World(Scenario(4703, "one-peer-exponential", 3, 43, pace=2.0, wait=300.0, **more)).run()
-    assert world.began[1, 41] == world.present[1].peer.core.members[2].gone_at
+    world = World(Scenario(7861, "one-peer-exponential", 3, 43, pace=2.0, wait=300.0, **more)).run()
+    assert world.began[1, 42] == world.present[1].peer.core.members[2].gone_at
 
 
 def test_two_of_four_are_no_quorum_where_a_quorum_is_a_number():
@@ -83,7 +83,7 @@ def test_three_and_three_of_eight_that_have_lost_two_end_with_their_models():
 
 LATE_TWO = Scenario(
     1, "ring", 5, 40, pace=0.05, wait=200.0, disk=(0.0, 0.02), conditions=Conditions(latency=(0.001, 0.2)),
-    faults=(Fault("crash", (1,), 1.52, 42.9), Fault("crash", (0,), 8.58, 16.2)),
+    faults=(Fault("crash", (1,), 1.52, 94.9), Fault("crash", (0,), 8.58, 16.2)),
 )  # fmt: skip
 """Two neighbors of a ring are resumed: one just before the others end, one when they have."""
 

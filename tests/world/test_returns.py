@@ -29,7 +29,7 @@ def entries(world):
 @pytest.mark.parametrize("what", ["power", "lose"])
 def test_a_peer_that_was_away_adopts_and_is_mixed_in_its_first_round(what):
     """A lost disk is a return like another, where no release is charged."""
-    world = away(Fault(what, (3,), 5.0, 30.0), private=False)
+    world = away(Fault(what, (3,), 5.0, 33.0), private=False)
     ((sat_out, entered),) = entries(world).values()
     assert sat_out > 5
     assert world.adopted[3, entered - 1] == [2, 4]
