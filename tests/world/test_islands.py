@@ -33,7 +33,7 @@ def test_a_peer_that_is_cut_off_pauses_and_trains_with_the_others_again(seconds)
 def with_an_island(size):
     """Eight on a ring, of which the last ones are cut off for a while; and which of them have sat rounds out."""
     cut = Fault("part", tuple(range(8 - size, 8)), 20.0, 45.0)
-    world = World(Scenario(size, "ring", 8, 60, pace=4.0, wait=300.0, faults=(cut,))).run()
+    world = World(Scenario(size + 30, "ring", 8, 60, pace=4.0, wait=300.0, faults=(cut,))).run()
     return world, {rank for rank, _ in world.sat_out}
 
 
