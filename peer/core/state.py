@@ -76,5 +76,5 @@ class State:
             self.log_free(level, event, message, **fields)
 
     def log_free(self, level: Literal["debug", "info", "warning"], event: str, message: str, **fields: Any) -> None:
-        """Log an event, whoever causes it."""
+        """Log an event for which no neighbor pays."""
         self.effects.append(LogEvent(level, event, message, fields))
