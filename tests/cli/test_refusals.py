@@ -120,7 +120,6 @@ REFUSED = {
     "keygen": "keygen: give either --rank R or --operator",
     "start --rank 0 --operators ab": "operators.0 = 'ab'",
     "compare --shard 9/8": "'--shard': '9/8'",
-    "algorithms --json --body-epochs five": "'--body-epochs': 'five'",
     "algorithms --rho 0.1": "No such option '--rho'.",
     "algorithms dfedavg": "unknown algorithm or preset 'dfedavg': did you mean 'dfedavgm'?",
     "schema init visits.csv": "--out 'schema.toml' exists, maybe with edits",
