@@ -102,6 +102,17 @@ def test_frozen_parameters_that_change_are_in_the_checkpoint(tmp_path: Path) -> 
     assert not any("still" in name for path in tmp_path.glob("*.safetensors") for name in load_file(path))
 
 
+def test_a_users_default_dtype_does_not_reach_the_wire() -> None:
+    task = small_task()
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = learner(task)
+        assert found.body.dtype == torch.float32
+        found.train(0)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 SCORES = torch.tensor([[2.0, 1.0], [2.0, 1.0], [1.0, 2.0], [2.0, 1.0]])
 
 
