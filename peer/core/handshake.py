@@ -178,7 +178,7 @@ def difference(field: str, here: Any, there: Any, them: str, names: Mapping[str,
     found = [names.get(key, key) for key, value in here.items() if there.get(key) != value]
     if not found:
         return f"{field[:60]}: {len(there) - len(here)} more at {them}"
-    return f"{field[:60]}: {listed(found)} missing or other at {them}"
+    return f"{field[:60]}: {listed(found)} missing or different at {them}"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -174,14 +174,14 @@ def test_tables_without_a_schema_name_their_own_columns_and_classes(dpeer: Comma
     refused = simulate(dpeer, *target)
     assert refused.code == 4
     assert refused.complaints[-1] in [
-        f"dpeer: input columns: '{name}' missing or other at rank {other}: call the columns alike on both, or say with "
-        "columns= which are inputs"
+        f"dpeer: input columns: '{name}' missing or different at rank {other}: call the columns alike on both, or say "
+        "with columns= which are inputs"
         for name, other in (("weight", 1), ("Weight", 0))  # whoever is the first to see it
     ]
     refused = simulate(dpeer, *target, "--task-option", "columns=age", "--algorithm", "dfedavgm")
     assert refused.code == 4
     assert refused.complaints[-1] in [
-        f"dpeer: classes: '{name}' missing or other at rank {other}: name all classes on both with classes="
+        f"dpeer: classes: '{name}' missing or different at rank {other}: name all classes on both with classes="
         for name, other in (("well", 1), ("fine", 0))
     ]
     assert simulate(dpeer, *target, "--task-option", "columns=age").code == 0, "heads stay at home"

@@ -168,7 +168,7 @@ def test_a_column_that_is_defined_otherwise_is_named(tmp_path):
     run(begun(tmp_path, OURS | {"schema": {"h1": "x"}}), 0)
     config = PeerConfig(0, 4, None, OURS | {"schema": {"h1": "y"}}, out=tmp_path, resume=True,
                         names={"schema": {"h1": "age"}})  # fmt: skip
-    with refused(CheckpointError, "schema: 'age' missing or other at the checkpoint"):
+    with refused(CheckpointError, "schema: 'age' missing or different at the checkpoint"):
         RankFolder(config, Silent(), Outbox(), {}, {}).take_up()
 
 

@@ -66,8 +66,8 @@ HERE = {"h1": "a", "h2": "b", "h3": "c"}
 @pytest.mark.parametrize(
     ("there", "message"),
     [
-        ({**HERE, "h1": "x"}, "schema: 'age' missing or other at rank 1"),
-        ({"h1": ["x"], "h3": "c", "h4": "d"}, "schema: 'age', 'blood group' missing or other at rank 1"),
+        ({**HERE, "h1": "x"}, "schema: 'age' missing or different at rank 1"),
+        ({"h1": ["x"], "h3": "c", "h4": "d"}, "schema: 'age', 'blood group' missing or different at rank 1"),
         ({**HERE, "h4": "d"}, "schema: 1 more at rank 1"),
         ("junk", "schema: {'h1': 'a', 'h2': 'b', 'h3': 'c'} here, 'junk' at rank 1"),
     ],
@@ -80,7 +80,7 @@ def test_of_many_names_the_first_are_listed():
     names = {f"h{n}": f"column {n}" for n in range(1000)}
     message = difference("input columns", dict.fromkeys(names, ""), {}, "rank 1", names)
     assert message.startswith("input columns: 'column 0', 'column 1',")
-    assert message.endswith("and 992 more missing or other at rank 1")
+    assert message.endswith("and 992 more missing or different at rank 1")
 
 
 def test_a_handshake_says_it_and_what_to_do():
@@ -88,6 +88,6 @@ def test_a_handshake_says_it_and_what_to_do():
         return hello(rank, fingerprint={"size": 2, "schema": schema})
 
     message = mismatch(of(0, HERE), of(1, {**HERE, "h1": "x"}), 10, {"schema": NAMES})
-    assert message == "schema: 'age' missing or other at rank 1: use the same schema.toml on both"
+    assert message == "schema: 'age' missing or different at rank 1: use the same schema.toml on both"
     assert mismatch(of(0, HERE), of(1, HERE), 10, {"schema": NAMES}) is None
     assert "schema: None here, {'h1': 'a', " in mismatch(of(0, None), of(1, HERE), 10, {"schema": {}})
