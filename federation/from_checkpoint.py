@@ -128,7 +128,7 @@ def make_model(
     Raises:
         ConfigurationError: As for `saved_peer`.
         CheckpointError: As for `saved_peer`.
-        OutputError: The peer runs, or a model is in the way.
+        OutputError: The peer runs, or a model is in the way; or the rank's folder keeps another model by choice.
     """
     folder = one_rank(folder)
     model = folder / MODEL if output is None else output
@@ -138,6 +138,11 @@ def make_model(
         peer = saved_peer(folder, say)
         summary: dict[str, Any] = read_object(folder / SUMMARY)
         stays = summary.get("completed_rounds") == peer.completed  # it has more than a checkpoint
+        if output is None and stays and summary.get("kept_point") in ("alone", "blend"):
+            raise OutputError(
+                f"{str(model)!r}: the run keeps another model than the federated one there (kept_point = "
+                f"{summary['kept_point']!r} in {SUMMARY}): give --output FILE for the federated one"
+            )
         ended = "done" if peer.completed == peer.rounds else KILLED
         status = str(summary.get("status")) if stays else ended
         peer.files.conclude(status, model=model, summarize=output is None and not stays)

@@ -80,6 +80,20 @@ def test_a_model_that_is_there_is_replaced_only_when_asked(killed: Path) -> None
     assert (killed / LEFT[0]).read_bytes() != b"there"
 
 
+@pytest.mark.parametrize("kept", ["alone", "blend"])
+def test_a_model_that_the_run_has_chosen_is_not_replaced_by_the_federated_one(
+    ended: Path, killed: Path, kept: str, tmp_path: Path
+) -> None:
+    summary = json.loads((ended / LEFT[2]).read_text())
+    (killed / LEFT[2]).write_text(json.dumps({**summary, "kept_point": kept}))
+    (killed / LEFT[0]).write_bytes(b"chosen")
+    with pytest.raises(OutputError, match="give --output FILE"):
+        make_model(killed, overwrite=True)
+    assert (killed / LEFT[0]).read_bytes() == b"chosen"
+    make_model(killed, output=tmp_path / "federated.safetensors")
+    assert (tmp_path / "federated.safetensors").read_bytes() == (ended / LEFT[0]).read_bytes()
+
+
 def _missing(folder: Path) -> None:
     shutil.rmtree(folder)
 
