@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 
 import msgpack
 import numpy as np
@@ -91,6 +92,31 @@ async def test_every_round_is_recorded(federation, tmp_path):
     card = json.loads((tmp_path / "rank-1" / "model.json").read_text())
     assert card["metrics"] == {"values": {"auroc": {"value": 0.5}}}
     assert (card["federation"]["rank"], card["federation"]["status"]) == (1, "done")
+
+
+async def test_a_round_in_which_nothing_was_trained_has_not_diverged(federation, tmp_path):
+    ours = federation("inprocess", build("ring", 3), rounds=2, out=tmp_path)
+    for rank, loss in ((1, None), (2, math.nan)):
+        ours.learners[rank].train = lambda number, loss=loss, **budget: loss
+    done(await ours.run())
+    for rank, diverged in enumerate((False, False, True)):
+        entries = lines(tmp_path, rank)
+        assert [entry["train_loss"] is None for entry in entries] == [rank > 0] * 2
+        assert [entry["diverged"] for entry in entries] == [diverged] * 2
+        assert any("diverged" in line for line in ours.logs[rank]) == diverged
+
+
+async def test_in_a_round_in_which_nothing_was_mixed_no_neighbor_was_heard(federation, tmp_path):
+    ours = federation("inprocess", build("ring", 3), rounds=3, out=tmp_path)
+    silent = ours.learners[0]
+    release = silent.release
+    silent.release = lambda number, receivers: None if number == 1 else release(number)
+    done(await ours.run())
+    entries = lines(tmp_path, 0)
+    assert [entry["heard"] for entry in entries] == [[1, 2], [], [1, 2]]
+    assert [entry["missed"] for entry in entries] == [[], [1, 2], []]
+    assert [entry["bytes_received"] > 0 for entry in entries] == [True, False, True]
+    assert [entry["heard"] for entry in lines(tmp_path, 1)] == [[0, 2], [2], [0, 2]]
 
 
 async def test_a_peer_that_sits_out_neither_trains_nor_exchanges_and_its_lines_show_it(federation, tmp_path):

@@ -85,6 +85,16 @@ def test_a_round_that_a_quorum_had_completed_costs_no_checkpoint_but_its_line(tm
     assert checkpoint.completed(tmp_path) == 3, "one that ends in good order loses nothing"
 
 
+def test_an_adoption_has_a_checkpoint_whatever_the_round(tmp_path):
+    """A process that is killed goes on with the adopted body."""
+    files = begun(tmp_path, every=3)
+    run(files, 0)
+    assert checkpoint.completed(tmp_path) == 1
+    files.complete({"round": 1, "heard": [1], "adopted": True})
+    files.save()
+    assert checkpoint.completed(tmp_path) == 2
+
+
 def test_the_last_round_in_which_it_has_mixed_is_kept_over_a_resume(tmp_path):
     """One that has adopted has not taken part."""
     files = begun(tmp_path)
@@ -218,6 +228,21 @@ def test_rounds_that_may_be_trained_again_have_the_limit_with_which_they_were_re
     }
     assert again.releases.last_limit == limits[3]
     assert begun_with_a_budget(resume=False, first=0).releases.recorded(1) is None, "a new run"
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("[1]", None),
+        ('{"round": 3, "limits": 7}', WHOLE),
+        ('{"round": 3, "limits": {"3": "many", "x": [1]}}', WHOLE),
+        ('{"round": 3, "limits": {"3": {"share": "much", "whole": 2}}}', RoundLimit(1.0, None, 2.0)),
+    ],
+)
+def test_damaged_notes_of_releases_leave_rounds_whole(content, found, tmp_path):
+    run(begun(tmp_path), 0)
+    (tmp_path / "released.json").write_text(content)
+    assert begun(tmp_path, resume=True, first=1).releases.recorded(3) == found
 
 
 def known(out):

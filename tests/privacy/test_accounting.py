@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dpeer.privacy import accounting
-from dpeer.privacy.accounting import Accountant, Charge, least_noise, total_epsilon
+from dpeer.privacy.accounting import Accountant, Charge, least_noise, merged, total_epsilon
 from dpeer.privacy.guarantee import Guarantee
 
 from .step_losses import delta_of_one, epsilon_of
@@ -150,3 +150,11 @@ def test_of_more_steps_of_a_kind_only_the_composition_is_computed(monkeypatch: p
     before = total_epsilon([Charge(0.05, unlike, 220)], 1e-5)
     monkeypatch.setattr("dp_accounting.pld.privacy_loss_distribution.from_gaussian_mechanism", None)
     assert before < total_epsilon([Charge(0.05, unlike, 240)], 1e-5) == pytest.approx(5.1972, abs=1e-3)
+
+
+def test_neither_the_order_of_charges_nor_their_division_matters() -> None:
+    """To the last digit: the sum is of the same charges in the same order."""
+    charges = [Charge(0.2, 1.5, 3), Charge(0.1, 2.0, 5), Charge(0.1, 1.0, 2)]
+    parts = [Charge(0.1, 1.0, 1), Charge(0.1, 2.0, 5), Charge(0.3, 1.0, 0), Charge(0.2, 1.5, 3), Charge(0.1, 1.0, 1)]
+    assert merged(parts) == merged(charges) == tuple(sorted(charges))
+    assert total_epsilon([Charge(0.1, 1.0, 0)], 1e-5) == total_epsilon([], 1e-5) == 0.0

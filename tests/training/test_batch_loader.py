@@ -36,6 +36,21 @@ def test_gathering_equals_collating(dataset: Any) -> None:
     assert targets.tolist() == [3, 1, 7]
 
 
+def test_a_subset_of_a_subset_and_negative_indices_pick_the_right_rows() -> None:
+    nested = Subset(Subset(PAIRS, [9, 8, 7, -4]), [1, -1])
+    assert Batches("train", nested, None).take(torch.tensor([0, 1]))[1].tolist() == [8, 6]
+
+
+def test_a_derived_tensor_dataset_keeps_its_own_items() -> None:
+    class Negated(TensorDataset):
+        def __getitem__(self, index: int) -> Any:
+            x, y = super().__getitem__(index)
+            return -x, y
+
+    inputs, _ = Batches("train", Negated(*PAIRS.tensors), None).take(torch.tensor([2]))
+    assert inputs.tolist() == [[-2.0]]
+
+
 # `Task.augment`: what it is called with, when, and what it must not do.
 
 

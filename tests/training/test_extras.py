@@ -82,6 +82,7 @@ def test_they_start_at_zero_and_are_mixed_with_w_while_the_body_knows_nothing_of
         expected = w @ (expected + GIVEN[number])
         np.testing.assert_allclose([of(learner) for learner in ours], expected, rtol=0, atol=1e-6)
     for one, other in zip(ours, without, strict=True):
+        assert one.figures.disagreement == pytest.approx(other.figures.disagreement, rel=1e-5), "of bodies alone"
         torch.testing.assert_close(one.body, other.body, rtol=0, atol=1e-6)
         torch.testing.assert_close(one.trainer.head.data, other.trainer.head.data, rtol=0, atol=1e-6)
 

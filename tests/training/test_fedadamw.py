@@ -1,6 +1,7 @@
 """FedAdamW against its recursion, written down once more in numpy and float64; and what its options leave out."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from torch.utils.data import TensorDataset
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.adam import AdamW, Knowledge
 from dpeer.training.flat import Flat
-from tests.training.small import gossip
+from tests.training.dp_learners import sampled
+from tests.training.small import gossip, mix, small_task
 
 Vector = NDArray[np.float64]
 SIZE, SAMPLES, ROUNDS, STEPS, SEED = 4, 24, 3, 5, 7
@@ -136,6 +138,34 @@ def test_after_a_round_that_was_sat_out_no_change_is_followed() -> None:
 
 
 # With privacy.
+
+
+class Wide(nn.Module):
+    """Its loss is always 0, so that gradients are noise alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.fc = nn.Linear(6, 900), nn.Linear(900, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc(self.body(x)) * 0.0
+        return out
+
+
+@pytest.mark.parametrize("correct", [True, False])
+def test_of_gradients_that_are_noise_alone_nothing_is_left(correct: bool, tmp_path: Path) -> None:
+    """With sigma 2, C 0.5 and q N of 16 the noise's variance is 1 / 256; without the correction all of it is sent."""
+    ours = sampled(
+        small_task(model=Wide()), tmp_path, "fedadamw", noise=2.0, clip_norm=0.5, rate=0.5, units=32,
+        options={"correct": correct}, hyper={"local_steps": 4},
+    )  # fmt: skip
+    for number in range(2):
+        ours.train(number)
+        (mean,) = ours.trainer.extras["second_moment"].tolist()
+        assert mean == pytest.approx(0.0 if correct else 1 / 256, abs=0.05 / 256)
+        mix(ours, {}, {0: 1.0})
+    with ours.trainer.at_home():
+        assert ours.trainer.noise_std == 0.0
 
 
 # AdamW with second moments that are known beforehand, and with noise in the gradients, against numpy.

@@ -207,6 +207,17 @@ def test_the_payload_is_nus_change_and_the_generic_model() -> None:
     assert ours.about.payload_bytes == 4 * len(sent)
 
 
+def test_the_payload_is_the_generic_model_and_nothing_else() -> None:
+    ours = learner(1, options=LINEAR)
+    ours.train(0)
+    model = torch.cat([p.detach().reshape(-1) for p in ours.trainer.module.parameters()])
+    own = torch.cat([p.reshape(-1) for p in ours.algorithm.personal.now().values()])
+    sent = floats(ours.release(0))
+    assert np.array_equal(sent, model.numpy())
+    assert not set(own.tolist()) & set(sent.tolist())
+    assert (ours.about.body_parameters, ours.about.head_parameters) == (model.numel(), own.numel())
+
+
 def test_an_absent_class_costs_nothing_and_leaves_its_generic_logit_alone() -> None:
     for rank, absent in LACKS.items():
         ours = learner(rank, options=LINEAR)

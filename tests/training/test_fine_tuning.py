@@ -107,6 +107,19 @@ def test_it_is_plain_steps_from_what_predicts(algorithm: str, finish: str, clip:
         assert np.array_equal(predicted(learner)[WIDTH + 1 :], before[WIDTH + 1 :]), "the body keeps its bits"
 
 
+@pytest.mark.parametrize("finish", ["all:2", "head:2"])
+def test_a_sparse_model_stays_sparse(finish: str) -> None:
+    h = Hyperparameters(batch_size=16, finish=finish, weight_decay=0.1)
+    peer = build_learner(small_task(), "dis-pfl", h, rank=0, seed=0)
+    peer.train(0)
+    held = peer.trainer.mask
+    assert 0 < held.sum() < len(held)
+    peer.fine_tune(0)
+    found = peer.finishing.state["values"]
+    assert not found[~held].any()
+    assert (found != peer.trainer.model.data).any()
+
+
 @pytest.mark.parametrize("point", ["trained", "mixed", "finished"])
 def test_the_best_model_may_be_of_each_point(point: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Losses that are made up say which one is best; what is written is what the model was at that moment."""

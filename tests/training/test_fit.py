@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from dpeer.training import (
@@ -228,6 +229,15 @@ def test_a_minibatch_without_a_target_is_left_out_of_the_loss(algorithm: str) ->
     assert math.isfinite(trained.evaluate().test_loss)
     none = TensorDataset(inputs[:8], torch.full((8,), -100))
     assert learner(small_task(train=none), algorithm).train(0) is None
+
+
+def test_a_loss_that_is_not_finite_shows_in_parameters_and_mean() -> None:
+    def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(outputs, targets) * (math.nan if (targets == 0).any() else 1.0)
+
+    trained = learner(small_task(loss=loss), batch_size=8)
+    assert math.isnan(trained.train(0) or 0.0)
+    assert not trained.finite
 
 
 # What it costs, and what matters.

@@ -96,3 +96,12 @@ def test_a_round_that_is_sat_out_can_be_the_one_whose_model_is_kept() -> None:
     learner.sit_out(1)
     learner.evaluate()
     assert learner.figures.best_round == 1
+
+
+def test_a_model_finished_for_an_earlier_end_predicts_no_more() -> None:
+    learner = make(algorithm="fedbabu", h=H.model_copy(update={"finish": "all:2"}))
+    learner.train(0)
+    shared = learner.evaluate()
+    assert learner.fine_tune(0) != shared
+    learner.sit_out(1)
+    assert learner.evaluate() == shared

@@ -56,6 +56,18 @@ class Still(nn.BatchNorm1d):
         return super().train(False)
 
 
+def test_batch_norm_is_not_shared_wherever_it_stands_unless_it_stays_in_evaluation() -> None:
+    net = Net(nn.BatchNorm1d(4, affine=False))
+    net.norm = net.extra
+    with refused(TaskError, "BatchNorm1d 'norm' cannot be shared"):
+        split(net, ("extra", "fc"), "body")
+    net = Net(Still(4))
+    assert names(net, ("fc",))[0][2:] == ["extra.weight", "extra.bias"]
+    net.extra = nn.BatchNorm1d(4).eval().requires_grad_(False)
+    with refused(TaskError, "BatchNorm1d 'extra' cannot be shared"):
+        split(net, ("fc",), "body")
+
+
 class FrozenBatchNorm2d(nn.Module):
     """As torchvision's: four buffers, and no layer of torch's own."""
 

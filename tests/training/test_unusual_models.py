@@ -113,6 +113,15 @@ def test_a_users_default_dtype_does_not_reach_the_wire() -> None:
         torch.set_default_dtype(torch.float32)
 
 
+def test_a_model_that_comes_in_eval_mode_trains_in_train_mode() -> None:
+    task = small_task(dropout=0.5)
+    task.model.eval()
+    modes = set()
+    task.model.drop.register_forward_pre_hook(lambda module, args: modes.add(module.training))
+    learner(task).train(0)
+    assert modes == {True}
+
+
 SCORES = torch.tensor([[2.0, 1.0], [2.0, 1.0], [1.0, 2.0], [2.0, 1.0]])
 
 

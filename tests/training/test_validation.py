@@ -56,6 +56,20 @@ def test_about_the_share_is_held_out_and_nothing_is_lost(kind: Any) -> None:
     assert numbers(task.validation) != numbers(held(made(kind(500)), rank=1).validation)
 
 
+def test_a_sample_more_moves_no_other() -> None:
+    few, more = held(made(rows(300))), held(made(rows(301, first=-1)))
+    assert [one for one in numbers(more.validation) if one >= 0] == numbers(few.validation)
+
+
+def test_a_group_is_not_parted_and_stays_beside_its_samples() -> None:
+    groups = [f"patient {number // 5}" for number in range(300)]
+    task = held(made(rows(300), groups=groups))
+    assert {number // 5 for number in numbers(task.train)}.isdisjoint(
+        number // 5 for number in numbers(task.validation)
+    )
+    assert task.groups.tolist() == [groups[number] for number in numbers(task.train)]
+
+
 @pytest.mark.parametrize(
     "task",
     [

@@ -103,3 +103,8 @@ def test_other_news_are_refused(message):
 def test_another_greeting_is_refused(message):
     with pytest.raises(ProtocolError, match=r"^malformed: what listens at this port is no dpeer relay$"):
         prove(new_secret(), message, LISTEN)
+
+
+def test_a_claim_without_a_purpose_is_refused():
+    with pytest.raises(ProtocolError, match=r"^malformed: a connection without a purpose$"):
+        Claim.decode(b"?" + bytes(96))

@@ -315,3 +315,12 @@ def test_the_loss_is_the_mean_over_the_last_pass(tmp_path: Path) -> None:
 def test_batches_that_are_all_empty_have_no_loss(tmp_path: Path) -> None:
     learner = sampled(small_task(), tmp_path, rate=1e-12, hyper={"local_steps": 3})
     assert learner.train(0) is None
+
+
+@pytest.mark.parametrize(
+    ("rate", "h", "epochs", "expected"),
+    [(0.3, {}, 1, 3), (0.9, {}, 0, 0), (0.1, {"local_steps": 7, "body_epochs": 5}, 1, 2)],
+)
+def test_how_many_steps(rate: float, h: dict[str, int], epochs: int, expected: int, tmp_path: Path) -> None:
+    peer = sampled(small_task(), tmp_path, rate=rate, hyper=h).trainer
+    assert peer.planned_steps(epochs) == expected == len([*peer.minibatches("body", epochs)])
