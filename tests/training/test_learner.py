@@ -64,6 +64,16 @@ def test_a_small_body_is_mixed_at_once_where_nothing_but_a_sum_is_made(
     assert learner.about.mixes_at_once is at_once
 
 
+def test_where_user_code_has_small_numbers_taken_for_zero_the_thread_stays() -> None:
+    before = make()
+    assert torch.set_flush_denormal(True)
+    try:
+        assert not make().about.mixes_at_once
+    finally:
+        torch.set_flush_denormal(False)
+    assert before.about.mixes_at_once
+
+
 def test_interrupt_stops_between_two_minibatches() -> None:
     calls = 0
 

@@ -127,6 +127,18 @@ def test_rounds_that_the_peer_sits_out_it_sits_out_too(tmp_path: Path) -> None:
     assert copy.completed == 3
 
 
+@pytest.mark.parametrize("finish", ["head:2", "all:1"])
+def test_it_is_finished_as_the_peer_is_when_it_is_measured(finish: str, tmp_path: Path) -> None:
+    h = H.model_copy(update={"finish": finish})
+    expected = local(make(0.3), h)
+    copy = through(alone(make(0.3), h=h))
+    assert model(copy, tmp_path) == (unfinished := model(expected, tmp_path))
+    found = expected.fine_tune(H.rounds - 1)
+    for _ in range(2):
+        assert copy.rows()[0] == found
+    assert model(copy, tmp_path) == model(expected, tmp_path) != unfinished
+
+
 def test_what_was_saved_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     first = alone(make(0.3))
     for _ in range(2):

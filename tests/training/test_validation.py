@@ -70,6 +70,11 @@ def test_a_group_is_not_parted_and_stays_beside_its_samples() -> None:
     assert task.groups.tolist() == [groups[number] for number in numbers(task.train)]
 
 
+def test_a_task_that_brings_validation_data_keeps_them() -> None:
+    task = made(rows(300), validation=rows(7))
+    assert held(task) is task
+
+
 @pytest.mark.parametrize(
     "task",
     [

@@ -10,7 +10,7 @@ import pytest
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.relay import limits, messages
-from dpeer.peer.relay.messages import ANSWER_CALL, DIAL, LISTEN, PING, prove
+from dpeer.peer.relay.messages import ANSWER_CALL, DIAL, LISTEN, PING, REPLACED, News, prove
 from dpeer.peer.relay.server import Listed, Relay
 from dpeer.peer.transports.curve import new_secret, public_of
 from tests.peer.intermediaries import listed
@@ -176,6 +176,16 @@ async def test_only_the_called_key_takes_a_call(world):
     assert await near.answer() == b"+"
     late = await one.connect()
     assert await late.claim(one.secrets[0], ANSWER_CALL, found.ticket) == messages.NO_CALLER
+
+
+async def test_the_newest_process_of_a_key_is_called_and_the_one_before_learns_it(world):
+    one = await world()
+    before = await one.listen(0)
+    line = await one.listen(0)
+    assert await before.news() == News(REPLACED)
+    await before.ended()
+    await echo(*await one.join(1, 0, line))
+    assert not one.log.has("is gone")
 
 
 async def test_a_call_that_is_taken_after_its_caller_has_called_anew_ends_no_joint(world):

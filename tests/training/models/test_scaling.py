@@ -93,6 +93,13 @@ def test_a_feature_that_never_changes_is_only_centred() -> None:
     torch.testing.assert_close(model(changed)[:, 0], torch.full((30,), 2.0))
 
 
+def test_no_deviation_is_too_small_to_divide_by() -> None:
+    values = torch.tensor([[1e-45], [0.0], [0.0], [0.0], [0.0]])
+    model = nn.Sequential(nn.Identity())
+    standardize(model, values)
+    assert model(values).isfinite().all()
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     draw = np.random.default_rng(0)

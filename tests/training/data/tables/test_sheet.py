@@ -119,6 +119,17 @@ def test_signs_that_nobody_sees_are_taken_off_and_counted(tmp_path: Path) -> Non
     assert sheet.hidden == {"ward": 5, "note": 7}  # with its name
 
 
+def test_text_of_parquet_is_as_that_of_csv(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    columns = {"Gro\u0308\u00dfe": ["Ko\u0308ln", "K\u200b\u00f6ln"], "n": [1, 2]}
+    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), tmp_path / "x.parquet")
+    sheet = read_sheet(str(tmp_path / "x.parquet"))
+    assert {name: [*cells] for name, cells in sheet.cells.items()} == {
+        "Gr\u00f6\u00dfe": ["K\u00f6ln", "K\u00f6ln"], "n": ["1", "2"],
+    }  # fmt: skip
+    assert sheet.hidden == {"Gr\u00f6\u00dfe": 1}
+
+
 def test_durations_of_parquet_are_numbers(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     durations = [26 * 3_600_000 + 61_000, -1500, 0]
