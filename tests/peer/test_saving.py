@@ -15,7 +15,7 @@ from dpeer.peer import checkpoint
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.rank_folder import RankFolder
-from dpeer.topology import build
+from dpeer.topology import Isolated, build
 from tests.peer.conftest import done, expected_bodies
 
 RING = build("ring", 4)
@@ -168,6 +168,28 @@ async def test_with_fewer_checkpoints_a_stop_or_a_failure_leaves_the_last_comple
     assert str((await again.run())[2]) == "the data went away"
     assert [number for name, number in disk.written if name == "rank-0"] == [0, 2, 3, 5, 8]
     assert [number for name, number in disk.written if name == "rank-2"] == [0, 2, 3, 5, 6]
+
+
+async def test_a_round_that_is_complete_when_the_peer_is_stopped_is_saved(federation, until, tmp_path):
+    """The stop comes while the copy is made, before anything is written."""
+    ours = federation("inprocess", Isolated(1), rounds=ROUNDS, out=tmp_path)
+    learner, copied = ours.learners[0], ours.learners[0].copied
+    copying, go = threading.Event(), threading.Event()
+
+    def slowly():
+        copying.set()
+        assert go.wait(100)
+        return copied()
+
+    learner.copied = slowly
+    running = asyncio.create_task(ours.run())
+    await until(copying.is_set)
+    ours.peers[0].stop()
+    await asyncio.sleep(0)
+    go.set()
+    assert done(await running, "stopped")[0].completed_rounds == 1
+    assert completed(ours, tmp_path) == ([[0]], [[0]])
+    assert sum(line.startswith("round 1/") for line in ours.logs[0]) == 1
 
 
 class Copying:

@@ -1,13 +1,16 @@
 """Crops and flips, against a loop over images that knows nothing of indices."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from dpeer.training.data.digits import digits
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.tasks import Choices
-from dpeer.training.tasks.augmentation import crop_and_flip
+from dpeer.training.tasks.augmentation import augment_images, crop_and_flip
 from dpeer.training.tasks.pooled import pooled_task
 
 
@@ -73,3 +76,9 @@ def test_the_task_pads_with_the_background_and_flips_what_may_be_flipped(mirrore
     found = task.augment(inputs, np.random.default_rng(1))
     assert torch.equal(found, one_by_one(inputs, np.random.default_rng(1), 4, background, mirrored))
     assert pooled_task(data, 0, 2, 0, Choices(partition="iid"), model="cnn").augment is None
+
+
+def test_digits_are_not_mirrored() -> None:
+    augment = augment_images(digits())
+    assert isinstance(augment, partial)
+    assert augment.keywords == {"fill": 0.0, "mirror": False}
