@@ -196,7 +196,7 @@ def events():
                         assert any(word.arg == "message" for word in node.keywords), (path, event)
                         found.add(event)
                     case ast.Call(
-                        func=ast.Attribute(attr="_log") | ast.Name(id="LogEvent"),
+                        func=ast.Attribute(attr="_log" | "log" | "log_free") | ast.Name(id="LogEvent"),
                         args=[ast.Constant() | ast.IfExp(), ast.Constant(value=str(event)), _, *_],
                     ):  # what the core says
                         found.add(event)
