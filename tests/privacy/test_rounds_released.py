@@ -54,6 +54,16 @@ def test_stated_releases_are_charged_beyond_the_budget_which_the_lost_disk_need_
     assert session.release(9, lambda: pytest.fail("beyond the budget")) == (b"own", True)
 
 
+def test_a_stated_round_is_silent_and_the_last_own_bytes_stay_for_when_the_budget_ends(tmp_path: Path) -> None:
+    budget = PLEDGE.epsilon(5)
+    session = client(tmp_path, budget=budget, resume=False)
+    session.release(0, lambda: b"own")
+    session.charge_stated([1, 2, 3])
+    assert session.release(2, lambda: pytest.fail("released again")) == (None, False)
+    assert session.release(4, lambda: b"last") == (b"last", False)
+    assert client(tmp_path, budget=budget).release(5, lambda: pytest.fail("beyond the budget")) == (b"last", True)
+
+
 def test_of_the_last_round_the_lost_disk_may_have_taken_more_steps(tmp_path: Path) -> None:
     session = sample(tmp_path, resume=False)
     session.charge(0, 30)
@@ -81,6 +91,16 @@ def test_phases_of_one_noise_are_charged_together_and_a_process_that_is_killed_b
     again = sample(tmp_path, *phases)
     again.charge_stated([0])
     assert again.ledger.charges == session.ledger.charges
+
+
+def test_stated_steps_are_charged_beyond_the_budget_and_end_the_run(tmp_path: Path) -> None:
+    budget = sample(tmp_path / "other", resume=False).epsilon(3)
+    session = sample(tmp_path, budget=budget, resume=False)
+    session.charge_stated(range(9))
+    assert session.ledger.steps == 30 * 9
+    assert session.epsilon() > budget
+    assert session.charge(9, 1) == 0
+    assert sample(tmp_path, budget=budget).charge(9, 1) == 0
 
 
 def test_a_run_that_has_ended_takes_no_stated_steps(tmp_path: Path) -> None:

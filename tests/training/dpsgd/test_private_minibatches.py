@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from dpeer.exceptions import AlgorithmError
+from dpeer.exceptions import AlgorithmError, Interrupted
 from dpeer.privacy import Charge
 from dpeer.privacy.accounting import total_epsilon
 from dpeer.privacy.guarantee import Phase
@@ -324,3 +324,12 @@ def test_batches_that_are_all_empty_have_no_loss(tmp_path: Path) -> None:
 def test_how_many_steps(rate: float, h: dict[str, int], epochs: int, expected: int, tmp_path: Path) -> None:
     peer = sampled(small_task(), tmp_path, rate=rate, hyper=h).trainer
     assert peer.planned_steps(epochs) == expected == len([*peer.minibatches("body", epochs)])
+
+
+def test_it_can_be_interrupted(tmp_path: Path) -> None:
+    peer = sampled(small_task(), tmp_path).trainer
+    steps = peer.minibatches("body", 5)
+    next(steps)
+    peer.interrupt()
+    with pytest.raises(Interrupted):
+        next(steps)
