@@ -375,3 +375,13 @@ def test_a_federation_without_operators_cannot_change(dpeer: Run, in_tmp_path: P
     with running(in_tmp_path / "run" / "rank-2", a_peer(federation(keys, operators=None, name=None))):
         (line,) = dpeer("members", "extend", "run", "--rounds", 40, *SIGNED).complaints
     assert line.startswith("dpeer: no `operators` stand in the federation file")
+
+
+@pytest.mark.parametrize("fixed", [{"lr_schedule": "cosine"}, {"algorithm": "dis-pfl"}])
+def test_a_run_that_trains_for_its_number_of_rounds_is_not_extended(
+    fixed: dict[str, str], dpeer: Run, in_tmp_path: Path, keys: list[str]
+) -> None:
+    with running(in_tmp_path / "run" / "rank-2", a_peer(federation(keys, **fixed))) as peer:
+        (line,) = dpeer("members", "extend", "run", "--rounds", 40, *SIGNED).complaints
+        assert line.endswith("so this run cannot be extended: begin another one with --init-from")
+        assert not peer.handed

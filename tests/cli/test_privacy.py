@@ -155,6 +155,22 @@ def test_the_command_prints_the_noise_of_a_run_to_the_last_digit(tmp_path: Path)
     assert printed["epsilon"] == session.epsilon(4)
 
 
+@pytest.mark.parametrize("rounds", [19, 21])
+def test_the_command_and_a_start_agree_whether_training_survives_with_steps_of_the_head(
+    rounds: int, tmp_path: Path
+) -> None:
+    """Of sigma 1 and 5 records a batch the noise is as long as the way after 20 rounds of 20 steps of the body."""
+    asked = PrivacySettings(privacy="sample", noise_multiplier=1.0, records=100, dp_head="alternate")
+    config = PrivacyConfig(asked, rounds=rounds, batch_size=5, size=2)
+    session = SampleTerms(config, tmp_path, PeerData(records=100)).open(phases_of(20, 400))
+    printed = parsed(
+        *STEPS, "--rounds", rounds, "--noise-multiplier", 1, "--batch-size", 5, "--records", 100, "--dp-head",
+        "alternate", "--head-steps", 400, "--size", 2, "--parameters", 20_000,
+    )  # fmt: skip
+    assert printed["survives"] is (rounds > 20)
+    assert any("cannot survive" in line for line in session.notes(20_000)) is (rounds < 20)
+
+
 # -- of a federation file ---------------------------------------------------------------------------------------------
 
 

@@ -59,6 +59,14 @@ def test_names_of_loopback_are_as_localhost(monkeypatch: pytest.MonkeyPatch, nam
         listen_address(one, 4, 1)
 
 
+@pytest.mark.parametrize("name", ["localhost.example.org", "notlocalhost", "localhost5"])
+def test_other_names_are_not(name: str) -> None:
+    one = settings({1: {"address": f"tcp://{name}:7700"}})
+    assert not all_on_this_host(one, 4)
+    with pytest.raises(AddressError):
+        listen_address(one, 4, 1)
+
+
 # -- ipc -------------------------------------------------------------------------------------------------------------
 
 

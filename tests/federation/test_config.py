@@ -94,6 +94,21 @@ def test_task_options_are_toml_values_where_they_can_be_and_else_strings(text: s
     assert type(parse_option(text)[1]) is type(value)
 
 
+def test_task_options_of_a_rank_go_over_the_common_ones_and_flags_over_both(write: Write) -> None:
+    path = write(
+        "[task_options]\ndata = 'everywhere'\nnoise = 1\n[rank.3.task_options]\ndata = 'here'\nextra = 2\n"
+        "[rank.4]\nbatch_size = 4"
+    )
+    settings = load(path, {"task_options": {}})
+    common = {"data": "everywhere", "noise": 1}
+    assert settings.of_rank(0).task_options == settings.of_rank(4).task_options == common
+    assert settings.of_rank(3).task_options == {"data": "here", "noise": 1, "extra": 2}
+
+    settings = load(path, {"task_options": {"noise": 5, "data": "flag"}})
+    assert settings.of_rank(0).task_options == {"data": "flag", "noise": 5}
+    assert settings.of_rank(3).task_options == {"data": "flag", "noise": 5, "extra": 2}
+
+
 def test_the_size_is_that_of_a_graph_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "graph.txt").write_text("0 1\n1 2\n")
     topology = f"file:{tmp_path / 'graph.txt'}"

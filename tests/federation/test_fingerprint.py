@@ -58,6 +58,17 @@ def test_a_class_is_known_by_its_name_and_its_source(tmp_path: Path) -> None:
     assert "algorithm's source" not in builtin
 
 
+def test_some_options_are_compared_only_where_they_differ_from_their_defaults() -> None:
+    def options(**given: Any) -> dict[str, Any]:
+        settings = Settings(algorithm="fedrod", algorithm_options=given)
+        found = fingerprint_of(settings)
+        return {name: value for name, value in found.items() if name.startswith("option ")}
+
+    assert options() == options(personal="linear", hidden=32) == {}
+    assert options(personal="hypernetwork") == {"option personal": "hypernetwork"}
+    assert options(personal="hypernetwork", hidden=9) == {"option personal": "hypernetwork", "option hidden": 9}
+
+
 def test_peers_compare_their_tokenizers() -> None:
     def made(label: str) -> Task:
         model = nn.Linear(2, 2)
@@ -72,6 +83,19 @@ def test_peers_compare_their_tokenizers() -> None:
 
 def compared(out: Path, **values: Any) -> dict[str, Any]:
     return build(resolve(Settings(size=2, out=out, task="digits", **values), 0)).fingerprint
+
+
+@pytest.mark.slow
+def test_options_that_leave_all_shapes_alone_are_compared(tmp_path: Path) -> None:
+    base = {"layers": 1, "width": 12, "patch": 4}
+
+    def message(**options: Any) -> dict[str, Any]:
+        found = compared(tmp_path / "run", model="vit-tiny", model_options=base | options)
+        return {name: value for name, value in found.items() if name.startswith("model option ")}
+
+    usual = {"model option layers": 1, "model option width": 12, "model option patch": 4}
+    assert message(heads=3) == usual
+    assert message(heads=4) == usual | {"model option heads": 4}
 
 
 @pytest.mark.slow

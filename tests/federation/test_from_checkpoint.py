@@ -9,6 +9,7 @@ import pytest
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError, OutputError
 from dpeer.federation.from_checkpoint import make_model
+from dpeer.federation.rank_lock import held
 from dpeer.federation.settings import Settings
 from dpeer.peer import checkpoint
 from dpeer.simulation.run import simulate
@@ -92,6 +93,11 @@ def test_a_model_that_the_run_has_chosen_is_not_replaced_by_the_federated_one(
     assert (killed / LEFT[0]).read_bytes() == b"chosen"
     make_model(killed, output=tmp_path / "federated.safetensors")
     assert (tmp_path / "federated.safetensors").read_bytes() == (ended / LEFT[0]).read_bytes()
+
+
+def test_a_running_peer_is_left_alone(killed: Path) -> None:
+    with held(killed), pytest.raises(OutputError):
+        make_model(killed)
 
 
 def _missing(folder: Path) -> None:

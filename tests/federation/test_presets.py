@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,43 @@ def write(in_tmp_path: Path) -> Callable[[str], Path]:
         return path
 
     return make
+
+
+OF_CODE = {"paper-dispfl", "paper-fedrep", "paper-fedbabu"}
+"""Presets made from published code, of papers against whose texts their values have not been held."""
+
+OWN = [
+    ("dp-fedavg", "fedavg", "dp-fedsam", {"rho": 0.5}),
+    ("dp-fedavg-emnist", "fedavg", "dp-fedsam-emnist", {"rho": 0.5}),
+    ("dp-fedsam", "fedsam", "dp-fedsam-topk", {"sparsify": "top-k:0.4"}),
+    ("dp-fedsam-emnist", "fedsam", "dp-fedsam-topk-emnist", {"sparsify": "top-k:0.4"}),
+    ("centaur", "dfedmdc", "dp2-fedsam", {}),
+    ("centaur-femnist", "dfedmdc", "dp2-fedsam-femnist", {}),
+]
+"""A preset, its algorithm, another one of its paper, and what that one has besides."""
+
+
+@pytest.mark.parametrize(("name", "algorithm", "other", "more"), OWN)
+def test_methods_of_one_paper_differ_in_their_algorithm_alone(
+    name: str, algorithm: str, other: str, more: dict[str, Any]
+) -> None:
+    """The values of one of each paper are held against it in tests/experiments/test_papers.py."""
+    expected = {**PRESETS[name].values, **more, "algorithm": PRESETS[other].values["algorithm"]}
+    assert PRESETS[other].values == expected
+    assert PRESETS[name].values["algorithm"] == algorithm
+
+
+def test_what_no_file_of_a_paper_asks_for_is_as_the_papers_have_it() -> None:
+    for name, preset in PRESETS.items():
+        finish = "all:5,0.1" if name == "paper-fedbabu" else "none"
+        assert preset.values["finish"] == finish, "no other algorithm there trains on after the last mixing"
+        assert name not in OF_CODE or "published" in preset.remark
+        if preset.values.get("optimizer") == "adamw":
+            assert preset.values["head_lr"] == preset.values["body_lr"], "one rate is printed, for the whole model"
+    for name in ("dp-fedsam", "dp-fedsam-emnist", "dp-fedsam-topk", "dp-fedsam-topk-emnist"):
+        assert (PRESETS[name].values["algorithm"], PRESETS[name].values["noise_multiplier"]) == ("fedsam", 0.95)
+    for name in ("dp2-fedsam", "dp2-fedsam-femnist"):
+        assert PRESETS[name].values["algorithm"] == "dfedsmdc"
 
 
 # What a preset does --------------------------------------------------------------------------------------------------

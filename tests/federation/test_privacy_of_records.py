@@ -40,6 +40,7 @@ def test_the_number_of_records_is_what_is_said_or_a_power_of_two() -> None:
     assert config(records=2000).nominal_units(1234) == 2000
     for units in (1, 5, 77, 1448, 99_999):
         assert 0.7 < config().nominal_units(units) / units < 1.42
+    assert (config().sample_delta(50_000), config().sampling_rate(50_000)) == (0.1 / 65_536, 32 / 65_536)
 
 
 @pytest.mark.parametrize("unit", ["record", "group"])

@@ -65,6 +65,26 @@ def test_the_others_finish_when_one_peer_is_killed_and_say_whom_they_lost(
     assert "rank 1 lost rank 2" in run.output
 
 
+def test_a_peer_that_stays_cut_off_ends_with_exit_3_and_its_model(
+    task, schedule, dpeer_process, free_ports, slow_after, hurry, rounds_done, until, tmp_path
+):
+    common = (
+        "start", "--size", 2, "--task", task, *schedule, "--rounds", 50, "--base-port", free_ports(2), "--alone",
+        "never", "--dead-after", 1.5, "--wait", 4, "--out", "run", *slow_after(2),
+    )  # fmt: skip
+    peer, other = (dpeer_process(*common, "--rank", rank) for rank in range(2))
+    until(lambda: rounds_done("run", 0) >= 2)
+    other.signal(signal.SIGKILL)
+    hurry()
+    assert peer.wait() == 3
+    summary = json.loads((tmp_path / "run" / "rank-0" / "summary.json").read_text())
+    assert summary["status"] == "isolated"
+    assert 2 <= summary["completed_rounds"] == rounds_done("run", 0) < 50
+    assert (tmp_path / "run" / "rank-0" / "model.safetensors").exists()
+    assert "cut off from all neighbors for 4 s (--wait); --resume goes on" in peer.output
+    assert "Traceback" not in peer.output
+
+
 @linux
 def test_a_second_signal_ends_a_run_at_once(task, dpeer_command, until, tmp_path):
     run = dpeer_command("cluster", "--size", 2, "--task", task, *UNFINISHED, "--out", "run")

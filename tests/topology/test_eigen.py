@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from dpeer.topology import analyse, build, eigen
+from dpeer.topology import analyse, build, eigen, spectral_gap
+from dpeer.topology.declared import spelled
 
 
 def two_cliques(size: int) -> "nx.Graph[int]":
@@ -83,3 +84,15 @@ def test_fixed_graphs_beyond_the_dense_have_the_gap_of_their_matrix(name: str, w
     graph = build(name, 220, weights=weights)
     values = np.linalg.eigvalsh(graph.weights)
     assert analyse(graph).spectral_gap == pytest.approx(min(1.0 - values[-2], 1.0 + values[0]), rel=1e-6)
+
+
+@pytest.mark.usefixtures("_iterated")
+@pytest.mark.parametrize("name", ["grid", "star", "random-regular", "fresh"])
+def test_declared_weights_beyond_the_dense_have_the_gap_of_their_product(name: str) -> None:
+    numbers = np.random.default_rng(0).uniform(1, 50, 220)
+    graph = build(name, len(numbers), weights=spelled(tuple(numbers)))
+    mean, root, product = numbers / numbers.sum(), np.sqrt(numbers), np.eye(len(numbers))
+    for number in range(graph.period):
+        product = graph.weights_at(number) @ product
+    left = np.linalg.norm(root[:, None] * (product - mean) / root, 2)
+    assert spectral_gap(graph) == pytest.approx(1.0 - left, rel=1e-6)
