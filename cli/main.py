@@ -112,7 +112,7 @@ def main(arguments: list[str] | None = None) -> None:
         code = error.exit_code
     except click.exceptions.Exit as error:
         code = error.exit_code
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):  # one that comes while click answers another
         code = _end("interrupted", 130, debug=False)
     except click.ClickException as error:
         code = _end(_removed(error, arguments) or _message(error), error.exit_code, debug)

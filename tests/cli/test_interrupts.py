@@ -18,6 +18,16 @@ with ended_at_once():
         print("was raised")
 """
 
+ANSWERING = """
+import sys
+from dpeer.cli import main
+def interrupted_again(*arguments, **given):
+    raise KeyboardInterrupt  # as click's own answer to the first one may
+sys.modules["dpeer.cli.main"].group.main = interrupted_again
+sys.argv = ["dpeer", "--version"]
+main()
+"""
+
 LEAVING = """
 import atexit, os, signal
 @atexit.register
@@ -35,6 +45,7 @@ main()
     ("program", "code", "err"),
     [
         pytest.param(IMPORTING, 130, "\ndpeer: interrupted\n", id="while libraries are imported"),
+        pytest.param(ANSWERING, 130, "dpeer: interrupted\n", id="while another one is answered"),
         pytest.param(LEAVING, -signal.SIGINT, "", id="while the process ends"),
     ],
 )

@@ -34,10 +34,16 @@ def launcher(pair: tuple[socket.socket, socket.socket]) -> socket.socket:
 
 @pytest.fixture
 def begin(pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Begin:
-    """Begin rank 1 with this in place of `serve`."""
+    """Begin rank 1 with this in place of `serve`; as that does, it ends the stopper's limit, or pytest would end."""
 
     def begin(serve: Callable[..., Awaitable[Any]]) -> asyncio.Task[int]:
-        monkeypatch.setattr(serving, "serve", serve)
+        async def limited(*values: Any, stopper: serving.Stopper, **given: Any) -> Any:
+            try:
+                return await serve(*values, stopper=stopper, **given)
+            finally:
+                stopper.ended()
+
+        monkeypatch.setattr(serving, "serve", limited)
         return asyncio.create_task(cluster_child._run(Settings(size=2, out=tmp_path), 1, False, pair[1], None, PLACES))
 
     return begin
