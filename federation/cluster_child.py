@@ -92,7 +92,7 @@ async def _run(
     from dpeer.federation.serving import Stopper, serve  # torch; the launcher, which imports this module, does without
 
     launcher, writer = await asyncio.open_unix_connection(sock=end)
-    stopper, told = Stopper(128 + signal.SIGTERM), asyncio.Event()
+    stopper, may_begin = Stopper(128 + signal.SIGTERM), asyncio.Event()
 
     def tell(message: Mapping[str, Any]) -> None:
         if not writer.is_closing():  # the launcher is gone
@@ -101,14 +101,14 @@ async def _run(
     async def hear() -> None:
         with contextlib.suppress(OSError):  # the launcher was killed
             await launcher.readline()
-            told.set()
+            may_begin.set()
             await launcher.read()
-        told.set()
+        may_begin.set()
         stopper.stop()
 
     async def meet(bound: str | None) -> Mapping[int, str] | None:
         tell({"kind": "listening"})
-        await told.wait()
+        await may_begin.wait()
         return None if stopper.requested.is_set() else places
 
     hearing = asyncio.create_task(hear())

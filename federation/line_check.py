@@ -3,7 +3,7 @@
 A path that loses long packets passes short messages and no hello. So `ask` and `answer` are long. Each message waits
 for the one before, as a packet may carry two:
 
-    who has dialled     ask              got
+    the dialling end    ask              got
     the other                 answer
 
 A running peer answers as it answers any stranger, by `Unknown`, once in `ASK_AGAIN` seconds; what it says first on a
