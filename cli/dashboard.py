@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from dpeer.cli.runs_argument import DEFAULT, runs_argument
+from dpeer.cli.status import DEFAULT, runs_argument
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.serve_address import ServeAddress, read_serve
 from dpeer.federation.snapshot_words import listed

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dpeer.cli.model_options import input_option, run_option, tokenizer_option
+from dpeer.cli.predict import input_option, run_option, tokenizer_option
 from dpeer.federation.load_model import load_model
 from dpeer.results.figures import called, in_order, interval, value
 
@@ -23,8 +23,8 @@ _CLASSES = 12
 @click.command(short_help="Measure a trained model on labelled data.")
 @run_option
 @input_option(
-    "Labelled data: a table or .tsv of texts with the column that is predicted, a folder for each class, or .npz with "
-    "targets."
+    help="Labelled data: a table or .tsv of texts with the column that is predicted, a folder for each class, or .npz "
+    "with targets."
 )
 @tokenizer_option
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")

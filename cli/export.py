@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dpeer.cli.model_options import run_option
+from dpeer.cli.predict import run_option
 from dpeer.exceptions import OutputError
 from dpeer.federation.load_model import load_model
 from dpeer.optional_libraries import check_libraries

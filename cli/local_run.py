@@ -10,10 +10,9 @@ from typing import Any
 import click
 from rich.console import Console
 
-from dpeer.cli.interrupts import ended_at_once
 from dpeer.cli.progress import open_view
 from dpeer.cli.summary_table import show
-from dpeer.cli.terminal import Terminal
+from dpeer.cli.terminal import Terminal, ended_at_once
 from dpeer.federation import config
 from dpeer.federation.run import OpenView, Result, check_converged
 from dpeer.federation.settings import Settings

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dpeer.cli.interrupts import ended_at_once
+from dpeer.cli.terminal import ended_at_once
 from dpeer.exceptions import OutputError
 
 

@@ -1,20 +1,31 @@
-"""`dpeer predict`: a trained model on new rows."""
+"""`dpeer predict`: a trained model on new rows; and the options that `evaluate` and `export` have, too."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
-from dpeer.cli.model_options import input_option, run_option, tokenizer_option
 from dpeer.exceptions import ConfigurationError, OutputError, TaskError
 from dpeer.federation.load_model import load_model
+
+run_option = click.option(
+    "--run", "run", required=True, type=click.Path(path_type=Path), metavar="DIR/rank-R",
+    help="The peer's folder, with model.safetensors and model.json.",
+)  # fmt: skip
+input_option = partial(click.option, "--input", "data", required=True, type=click.Path(path_type=Path), metavar="FILE")
+tokenizer_option = click.option(
+    "--tokenizer", type=click.Path(path_type=Path), metavar="FILE",
+    help="For texts: the tokenizer.json that the model was trained with; not needed for bytes.",
+)  # fmt: skip
 
 
 @click.command(short_help="Predict new rows with a trained model.")
 @run_option
 @input_option(
-    "New rows: csv or parquet for a table, a folder of images, .txt or .tsv of texts, or .npy/.npz with the inputs."
+    help="New rows: csv or parquet for a table, a folder of images, .txt or .tsv of texts, or .npy/.npz with the "
+    "inputs."
 )
 @tokenizer_option
 @click.option(

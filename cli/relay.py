@@ -9,8 +9,7 @@ from pathlib import Path
 
 import click
 
-from dpeer.cli.interrupts import ended_at_once
-from dpeer.cli.terminal import Terminal
+from dpeer.cli.terminal import Terminal, ended_at_once
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.addresses import relay_listen_address
 from dpeer.federation.relay_keys import WatchedKeys

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpeer.cli.interrupts import ended_at_once
 from dpeer.cli.options import (
     GroupedCommand,
     GroupedOption,
@@ -21,7 +20,7 @@ from dpeer.cli.options import (
     run_options,
 )
 from dpeer.cli.progress import Bar
-from dpeer.cli.terminal import Terminal
+from dpeer.cli.terminal import Terminal, ended_at_once
 from dpeer.exceptions import Diverged
 from dpeer.federation import addresses, config, folders, keys, rank_lock, trackers
 from dpeer.federation.folders import refuse_faults

@@ -9,11 +9,15 @@ from pathlib import Path
 import click
 
 from dpeer.cli.peers_table import peers_table
-from dpeer.cli.runs_argument import DEFAULT, runs_argument
 from dpeer.cli.tables import print_table
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import Place, look
 from dpeer.federation.readiness import WITHIN, unready
+
+DEFAULT = Path("dpeer-run")
+"""The folder of a run that names no other."""
+
+runs_argument = click.argument("runs", nargs=-1, type=click.Path(path_type=Path), metavar="[RUN]...")
 
 
 @click.command(short_help="Show where running peers are, and whom they wait for.")

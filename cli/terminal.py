@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import select
+import signal
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from queue import SimpleQueue
@@ -17,6 +18,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from dpeer.federation.stop_signals import end_now
 from dpeer.peer.core.wire import printable
 from dpeer.peer.logs import Entry
 
@@ -130,3 +132,19 @@ class _Whole(io.FileIO):
             else:
                 left = left[written:]
         return len(data)
+
+
+@contextmanager
+def ended_at_once() -> Iterator[None]:
+    """Within it Ctrl-C ends the process at once, unless an event loop handles it.
+
+    Raised as an exception in the middle of an import, it would make torch print messages of its own.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, end_now)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

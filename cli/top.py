@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from dpeer.cli.peers_table import Rates, peers_table
-from dpeer.cli.runs_argument import DEFAULT, runs_argument
+from dpeer.cli.status import DEFAULT, runs_argument
 from dpeer.cli.tables import print_table, table_width
 from dpeer.federation.control_client import Place, look
 from dpeer.federation.snapshot_words import in_sum

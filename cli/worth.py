@@ -9,9 +9,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from dpeer.cli.interrupts import ended_at_once
 from dpeer.cli.tables import plain_table
-from dpeer.cli.terminal import Terminal, one_line
+from dpeer.cli.terminal import Terminal, ended_at_once, one_line
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import ranks_of
 from dpeer.federation.stop_signals import asked_to_stop

@@ -8,7 +8,7 @@ import pytest
 
 IMPORTING = """
 import os, signal
-from dpeer.cli.interrupts import ended_at_once
+from dpeer.cli.terminal import ended_at_once
 with ended_at_once():
     try:
         os.kill(os.getpid(), signal.SIGINT)

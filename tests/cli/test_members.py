@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dpeer.cli.members import submit
+from dpeer.cli import members
 from dpeer.federation.member_client import read_list, write_list
 from dpeer.federation.member_zero import list_zero
 from dpeer.federation.operators import signers_of, write_operator
@@ -125,7 +125,7 @@ def a_peer(settings: Settings) -> Answering:
 @pytest.fixture
 def keys(in_tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Public keys of three operators, whose secrets are in k0, k1 and k2."""
-    monkeypatch.setattr(submit, "_EVERY", 0.0)
+    monkeypatch.setattr(members, "_EVERY", 0.0)
     return [write_operator(in_tmp_path / f"k{number}")[1] for number in range(3)]
 
 
