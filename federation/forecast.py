@@ -14,7 +14,7 @@ import torch
 
 from dpeer.federation.build import PeerParts
 from dpeer.federation.config import RunConfig
-from dpeer.peer.core.listed_graph import ListedGraph
+from dpeer.peer.core.schedule import ListedGraph
 from dpeer.peer.core.wire import federation_id
 from dpeer.results.units import duration, size
 from dpeer.training import TorchLearner

@@ -19,8 +19,8 @@ from dpeer.federation.member_zero import graph_of_list
 from dpeer.federation.operators import check_operators, signers_of
 from dpeer.federation.policy import Verdicts, find
 from dpeer.federation.settings import RankSettings, Settings
-from dpeer.peer.core.listed_graph import ListedGraph
 from dpeer.peer.core.member_list import MemberList
+from dpeer.peer.core.schedule import ListedGraph
 from dpeer.peer.member_files import read_lists
 from dpeer.peer.peer import dialled
 from dpeer.peer.transports import Keyring

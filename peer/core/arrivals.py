@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import limits, wire
-from dpeer.peer.core.bodies import Received
-from dpeer.peer.core.chunking import chunk_length
+from dpeer.peer.core.bodies import Received, chunk_length
 from dpeer.peer.core.connection_setup import ConnectionSetup
+from dpeer.peer.core.deadline import TransferProgress
 from dpeer.peer.core.effects import Throttle
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.limits import sender_of
 from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.membership import Neighbor, Status
-from dpeer.peer.core.neighbor_reports import NeighborReports
 from dpeer.peer.core.presence import Presence
+from dpeer.peer.core.reports import NeighborReports
 from dpeer.peer.core.round_budget import RoundBudget
 from dpeer.peer.core.state import State
-from dpeer.peer.core.transfer_progress import TransferProgress
 from dpeer.peer.core.wire import Frames, Goodbyes
 from dpeer.peer.transport import Link
 

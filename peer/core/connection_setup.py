@@ -7,17 +7,17 @@ import math
 from dpeer.exceptions import ProtocolError, Refused
 from dpeer.peer.core import wire
 from dpeer.peer.core.dialling import Dialling
-from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.effects import Close
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
-from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.limits import ASK_AGAIN, ASKED
 from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.membership import NOT_APPEARED, Neighbor, Status
 from dpeer.peer.core.presence import Presence
-from dpeer.peer.core.start_wait import StartWait
+from dpeer.peer.core.release_checks import LedgerGuard
+from dpeer.peer.core.reports import DropCounter
 from dpeer.peer.core.state import State
+from dpeer.peer.core.wait import StartWait
 from dpeer.peer.transport import Link
 
 _PROBE = 0.5

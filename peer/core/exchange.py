@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Released
-from dpeer.peer.core.ledger_guard import LedgerGuard
+from dpeer.peer.core.release_checks import LedgerGuard
 from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.state import State
 from dpeer.peer.transport import Link

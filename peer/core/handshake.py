@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from dpeer.exceptions import ProtocolError, Refused
+from dpeer.peer.core.member_lists import Stamps
 from dpeer.peer.core.membership import Status
-from dpeer.peer.core.stamp_table import Stamps
 from dpeer.peer.core.state import State
 from dpeer.peer.core.wire import Hello, printable
 

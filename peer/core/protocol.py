@@ -25,23 +25,21 @@ from dpeer.peer.core import wire
 from dpeer.peer.core.arrivals import Arrivals
 from dpeer.peer.core.bodies import Released
 from dpeer.peer.core.connection_setup import ConnectionSetup
+from dpeer.peer.core.deadline import TransferProgress
 from dpeer.peer.core.dialling import Dialling
-from dpeer.peer.core.drop_counter import DropCounter
 from dpeer.peer.core.effects import Effect, Write
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.handshake import Handshake
-from dpeer.peer.core.lateness import Lateness
-from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.member_list import MemberList
 from dpeer.peer.core.member_lists import Stamp
 from dpeer.peer.core.membership import Neighbor, Status
-from dpeer.peer.core.neighbor_reports import NeighborReports
 from dpeer.peer.core.presence import Presence
+from dpeer.peer.core.release_checks import Lateness, LedgerGuard
+from dpeer.peer.core.reports import DropCounter, NeighborReports
 from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_budget import RoundBudget, RoundLimit
 from dpeer.peer.core.state import State
-from dpeer.peer.core.transfer_progress import TransferProgress
 from dpeer.peer.core.wait import Kind
 from dpeer.peer.core.waiting import Waiting
 from dpeer.peer.core.wire import Frames, Goodbyes

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer.core.stamp_table import StampTable
+from dpeer.peer.core.member_lists import StampTable
 
 Quorum = Literal["majority", "any"] | int
 

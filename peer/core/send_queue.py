@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import ChunkedBody
+from dpeer.peer.core.bodies import ChunkedBody
 from dpeer.peer.core.limits import LEAST_CHUNK, SEND_QUEUES
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.transport import Link

@@ -6,14 +6,12 @@ from typing import Any, Literal
 
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import limits, wire
-from dpeer.peer.core.bodies import Inbox, Outbox
-from dpeer.peer.core.chunking import Reassembly
+from dpeer.peer.core.bodies import Inbox, Outbox, Reassembly
 from dpeer.peer.core.effects import Effect, LogEvent
 from dpeer.peer.core.limits import Limits, RateLimiter, sender_of
-from dpeer.peer.core.listed_graph import ListedGraph
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_clock import Quorum, RoundClock
-from dpeer.peer.core.schedule import Schedule
+from dpeer.peer.core.schedule import ListedGraph, Schedule
 from dpeer.peer.core.send_queue import SendQueues
 from dpeer.peer.learner import Learner
 from dpeer.topology import Graphs

@@ -1,10 +1,18 @@
-"""Wait: the present wait's kind and times, its view for status, and totals of pauses; data only."""
+"""Wait: the present wait's data, what people read of it, and the start's: who is missing, what ends it; no I/O."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+from dpeer.exceptions import PeersMissing, Refused
+from dpeer.peer.core.deadline import LONGEST, RoundDeadline, Transfer, TransferProgress
+from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.membership import Status
+from dpeer.peer.core.state import State
+from dpeer.results.units import duration
 
 Kind = Literal["meet", "pause", "collect", "adopt", "settle", "linger", "part"]
 """The aim of a wait: the neighbors, the begin of a round, its bodies, those that a returner adopts, the round's end, or
@@ -73,3 +81,220 @@ class Pauses:
         """Note a pause."""
         self.count += 1
         self.seconds += seconds
+
+
+class WaitReports:
+    """What people read of a wait.
+
+    A neighbor that is there counts as slow or hanging once `say_waiting` has brought no sign of progress.
+    """
+
+    def __init__(self, state: State, transfers: TransferProgress, deadline: RoundDeadline) -> None:
+        self._members, self._log = state.members, state.log
+        self._rounds, self._quiet = state.config.rounds, state.config.say_waiting
+        self._transfers, self._deadline = transfers, deadline
+
+    def why(self, wait: Wait, rank: int, now: float) -> str:
+        """Why a rank is waited for."""
+        if rank not in self._members:
+            return "has not been there"
+        one = self._members[rank]
+        if trouble := one.trouble or one.trouble_dialling:
+            return trouble
+        if one.status is Status.UNSEEN:
+            return "not heard yet"
+        if one.away:
+            return one.why_away
+        return self._progress(wait, rank, now)
+
+    def log_pause(self, wait: Wait, why: str, left: float, neighbors: list[int]) -> None:
+        """Log that a round may not begin, for this reason; the peer ends in `left` seconds if nothing changes."""
+        self._log(
+            "info" if wait.logged else "warning", "paused",
+            f"pauses before round {wait.number + 1}: {why}; it keeps its model, goes on once that changes, or ends "
+            f"in {left:.0f} s (--wait; --resume goes on later)",
+            round=wait.number, reason=why, neighbors=neighbors,
+        )  # fmt: skip
+
+    def log_ranks(self, wait: Wait, ranks: list[int], now: float) -> None:
+        """Log for which ranks a round waits, how far their bodies are, and which of them seem to hang."""
+        where = [f"rank {rank} ({self._progress(wait, rank, now)})" for rank in ranks]
+        quiet = now - self._quiet if wait.kind != "adopt" else -math.inf  # no deadline counts for a returner
+        still = [
+            rank for rank in ranks if self.transfer(wait, rank, now) is None and self._transfers.moved(rank) <= quiet
+        ]
+        due = max(wait.since, *(self._transfers.moved(rank) for rank in ranks)) + self._deadline.seconds
+        one = "which is" if len(still) == len(ranks) else f"of which {', '.join(map(str, still))} is"
+        advice = f"it goes on without in {due - now:.0f} s, {self._deadline}" if now < due < math.inf else (
+            "--deadline SECONDS: go on without it")  # fmt: skip
+        self._log(
+            "info",
+            "waiting",
+            f"round {self._shown(wait.number)} has been waiting for {', '.join(where)} for "
+            f"{now - wait.since:.0f} s{f', {one} there, and slow or hanging ({advice})' if still else ''}",
+            neighbors=ranks,
+            round=wait.number,
+        )
+
+    def log_lost(self, rank: int, reason: str, number: int) -> None:
+        """Log that rounds go on without a rank from round `number` on."""
+        one = self._members[rank]
+        todo = ""
+        if one.overdue and not one.away:
+            todo = "; see whether its process or its disk hangs; it is used again once it has caught up"
+        self._log(
+            "warning",
+            "neighbor-lost",
+            f"lost rank {rank} ({reason}): rounds go on without it{todo}",
+            neighbor=rank,
+            round=number,
+            reason=reason,
+        )
+
+    def transfer(self, wait: Wait, rank: int, now: float) -> Transfer | None:
+        """The body for which a rank is waited for, if it is on its way: its own, or this peer's, which it lacks."""
+        comes = wait.kind in ("collect", "adopt")
+        coming = self._transfers.coming(rank, wait.number, now) if comes else None
+        return coming or self._transfers.going(rank, now)
+
+    def overdue(self, wait: Wait, rank: int, now: float) -> str | None:
+        """Why a round waits no longer for a neighbor that is there, now that its deadline is over; None if it does.
+
+        A neighbor that has just got this peer's body has a deadline from then on, as long as a body might take.
+        """
+        deadline, transfer = self._deadline.seconds, self.transfer(wait, rank, now)
+        if transfer is not None and transfer.worth_waiting(now - wait.since, deadline):
+            return None
+        if transfer is None and now < min(self._transfers.moved(rank), wait.since + LONGEST * deadline) + deadline:
+            return None
+        fault = "sent nothing within" if transfer is None else "its body comes too slowly for"
+        return f"{fault} {deadline:.{0 if deadline >= 10 else 2}f} s ({self._deadline})"
+
+    def _progress(self, wait: Wait, rank: int, now: float) -> str:
+        number, transfer = self._members[rank].current_round, self.transfer(wait, rank, now)
+        return f"in round {self._shown(number)}{f'; {transfer}' if transfer else ''}"
+
+    def _shown(self, number: int) -> int:
+        """A round as messages name it: counted from 1, and none after the last one."""
+        return min(number, self._rounds - 1) + 1
+
+
+_MET_WITHIN = 60.0
+"""Seconds after all ranks have been there in which neighbors meet, at least: they dial each other about as often."""
+
+_MINUTE = 60.0
+
+_LISTED = 20
+"""Ranks that a line of the log names."""
+
+
+class StartWait:
+    """Waits until enough ranks have been there and all neighbors have shaken hands.
+
+    Attributes:
+        accepted: Whether a neighbor has shaken hands.
+    """
+
+    def __init__(self, state: State, exchange: Exchange) -> None:
+        self.accepted = False
+        self._state, self._config, self._exchange = state, state.config, exchange
+        self._members, self._round_clock, self._log = state.members, state.round_clock, state.log
+        self._refusal: Refused | None = None
+        self._leave_at = math.inf
+        self._give_up_at = math.inf
+
+    def begin(self, now: float) -> None:
+        """Begin to wait. With no round left, this peer waits for neighbors only, and for `dead_after` at most."""
+        if self._members.current_round >= self._exchange.schedule.rounds:
+            self._give_up_at = now + min(self._config.wait, self._config.liveness.dead_after)
+
+    def refuse(self, refusal: Refused, now: float) -> None:
+        """Note that a neighbor and this peer cannot train together: it ends for this reason if none accepts it soon."""
+        if self._refusal is None:
+            self._refusal, self._leave_at = refusal, now + self._config.refused_after
+
+    def next_look(self, wait: Wait, now: float) -> float:
+        """The clock time at which `look` may give something although nothing has happened."""
+        times = [at for at in (self._give_up_at, self._leave_at) if now < at]
+        return min(*times, wait.log_at, wait.since + self._config.wait)
+
+    def refused(self, now: float) -> Refused | None:
+        """Why this peer does not take part: a neighbor refuses it, and none accepts it."""
+        none_is_left = all(one.trouble for one in self._members.all())
+        return None if self.accepted or not (none_is_left or now >= self._leave_at) else self._refusal
+
+    def agreed(self, now: float) -> bool:
+        """Whether rounds begin: enough ranks have been there, and all neighbors are, or have been given up."""
+        every = {neighbor.rank for neighbor in self._members.all()}
+        if self._round_clock.over_for_others and self._members.current_round < self._exchange.schedule.rounds:
+            for rank in self._members.missing():
+                self._members.give_up(rank)
+                self._members[rank].current_round = self._round_clock[rank]
+        if self._round_clock.assembled:
+            self._give_up_at = min(self._give_up_at, now + max(_MET_WITHIN, self._config.liveness.dead_after))
+        if now >= self._give_up_at:
+            for rank in self._members.missing():
+                if not self._is_kept_waiting_for(rank):
+                    self._members.give_up(rank)
+        if self._members.missing() or not (self._round_clock.started or not every):
+            return False
+        self._state.began = True
+        self._exchange.send_heartbeats(every)  # neighbors may wait for this news
+        return True
+
+    def timed_out(self, wait: Wait, now: float) -> PeersMissing | None:
+        """Who has not appeared for `--wait`."""
+        if now < wait.since + self._config.wait:
+            return None
+        advice = "start them, and check the addresses and that all use the same settings"
+        return PeersMissing(f"{self._missing(now)} did not appear within {self._limit} (--wait): {advice}")
+
+    def _is_kept_waiting_for(self, rank: int) -> bool:
+        """Whether a neighbor that has left before the first round is waited for all the same.
+
+        It has ended with an error, such as settings that differ, or was stopped. Where fewer ranks are enough, or a
+        rank has completed two rounds, it is a returner like any other.
+        """
+        clock, neighbor = self._round_clock, self._members[rank]
+        runs = any(clock[one] > 1 for one in clock.members)
+        if runs or self._members.current_round > 0 or clock.needed < len(clock):
+            return False
+        return clock.assembled and bool(neighbor.trouble or neighbor.away)
+
+    @property
+    def _limit(self) -> str:
+        wait = self._config.wait
+        return f"{wait:g} s" if wait < 10 * _MINUTE else duration(wait)
+
+    def log_missing(self, wait: Wait, now: float) -> None:
+        """Log who is not there yet."""
+        clock, waited = self._round_clock, now - wait.since
+        some = len(clock) - len(clock.absent)
+        lasts = f", for {duration(waited)}" if waited >= _MINUTE else ""
+        count = f"; {some} of {len(clock)} have been there" if clock.absent else ""
+        enough = f", {clock.needed} are enough" if count and clock.needed < len(clock) else ""
+        self._log(
+            "info", "waiting", f"waiting for {self._missing(now)}{lasts}{count}{enough}",
+            neighbors=self._members.missing(), absent=clock.absent,
+        )  # fmt: skip
+
+    def lacking(self) -> list[int]:
+        """The ranks without which the first round does not begin: neighbors, and others that have not been there."""
+        absent = () if self._round_clock.started or not self._members.all() else self._round_clock.absent
+        return sorted({*self._members.missing(), *absent})
+
+    def _missing(self, now: float) -> str:
+        """The ranks that are not there yet, with the trouble that they report."""
+        ranks = self.lacking()
+        troubles = {rank: self._trouble(rank, now) for rank in ranks[:_LISTED]}
+        listed = [f"{rank} ({trouble})" if trouble else str(rank) for rank, trouble in troubles.items()]
+        more = f" and {len(ranks) - _LISTED} more" if len(ranks) > _LISTED else ""
+        return f"rank{'s' if len(ranks) != 1 else ''} {', '.join(listed)}{more}"
+
+    def _trouble(self, rank: int, now: float) -> str:
+        if rank not in self._members:
+            return ""
+        one, since = self._members[rank], ""
+        if one.heard_at and now - one.heard_at >= _MINUTE:
+            since = f"last heard {duration(now - one.heard_at)} ago"
+        return ", ".join(filter(None, (one.trouble or one.trouble_dialling, since)))

@@ -11,17 +11,14 @@ from typing import NamedTuple, get_args
 
 from dpeer.exceptions import CheckpointError, Drained, Isolated, LeftBehind
 from dpeer.peer.core.bodies import Received
+from dpeer.peer.core.deadline import RoundDeadline, TransferProgress
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
-from dpeer.peer.core.ledger_guard import LedgerGuard
 from dpeer.peer.core.list_keeper import ListKeeper
+from dpeer.peer.core.release_checks import LedgerGuard
 from dpeer.peer.core.round_clock import NO_QUORUM
-from dpeer.peer.core.round_deadline import RoundDeadline
-from dpeer.peer.core.start_wait import StartWait
 from dpeer.peer.core.state import State
-from dpeer.peer.core.transfer_progress import TransferProgress
-from dpeer.peer.core.wait import Kind, Pauses, Wait, WaitingNow
-from dpeer.peer.core.wait_reports import WaitReports
+from dpeer.peer.core.wait import Kind, Pauses, StartWait, Wait, WaitingNow, WaitReports
 
 _SOON = 0.001
 """Seconds after a time at which something ends, so that it has ended whatever the rounding."""

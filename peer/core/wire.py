@@ -5,7 +5,7 @@ A message is one msgpack header frame followed by the raw buffers of a body, and
     [header] [buffer 0] [buffer 1] ...
 
 A large body travels as several messages: its header alone, then its buffers' bytes in order, cut into chunks
-(`dpeer.peer.core.chunking`):
+(`dpeer.peer.core.bodies`):
 
     [header]    [0xc1, tag, offset] [bytes]    [0xc1, tag, offset] [bytes] ...
 
@@ -43,8 +43,7 @@ from dpeer.peer.core.limits import (
 )
 from dpeer.peer.core.limits import Limits as Limits
 from dpeer.peer.core.member_list import MOST_BYTES
-from dpeer.peer.core.member_lists import Stamp
-from dpeer.peer.core.stamp_table import Stamps
+from dpeer.peer.core.member_lists import Stamp, Stamps
 from dpeer.peer.learner import Buffer
 
 DIGEST_BYTES = 16

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import Reassembly
+from dpeer.peer.core.bodies import Reassembly
 
 CORPUS = Path(__file__).parent / "corpus"
 LIMITS = wire.Limits(header_bytes=4096, small_header_bytes=1024, payload_bytes=256, buffers=4)

@@ -7,8 +7,7 @@ import numpy as np
 
 from dpeer.peer.config import LivenessConfig, PeerConfig
 from dpeer.peer.core import wire
-from dpeer.peer.core.bodies import Released
-from dpeer.peer.core.chunking import ChunkedBody
+from dpeer.peer.core.bodies import ChunkedBody, Released
 from dpeer.peer.core.effects import Close, Deliver, Dial, Fail, LogEvent, Wake
 from dpeer.peer.core.protocol import Core
 from dpeer.peer.transport import Arrival, Broken, Opened

@@ -8,7 +8,7 @@ from dpeer.exceptions import PeersMissing, ProtocolError, Refused
 from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_clock import RoundClock
-from dpeer.peer.core.start_wait import StartWait
+from dpeer.peer.core.wait import StartWait
 from dpeer.simulation.network import Conditions
 from tests.world.checking import finds
 from tests.world.faults import Fault

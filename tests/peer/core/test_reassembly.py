@@ -6,7 +6,7 @@ import pytest
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import Reassembly
+from dpeer.peer.core.bodies import Reassembly
 from dpeer.peer.core.wire import Chunk
 from tests.peer.table import chunked, encoded
 

@@ -6,10 +6,9 @@ import pytest
 from dpeer.peer.config import LivenessConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Inbox, Received
-from dpeer.peer.core.listed_graph import ListedGraph
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.returner import Entry
-from dpeer.peer.core.schedule import Schedule
+from dpeer.peer.core.schedule import ListedGraph, Schedule
 from dpeer.topology import build
 from tests.peer.conftest import Changing
 

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from dpeer.peer.core import wire
+from dpeer.peer.core.deadline import RoundDeadline
 from dpeer.peer.core.effects import Deliver
-from dpeer.peer.core.round_deadline import RoundDeadline
 from tests.peer.table import CHUNK, chunked, payload, ring
 
 # -- the deadline ------------------------------------------------------------------------------------------------------

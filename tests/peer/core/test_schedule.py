@@ -2,8 +2,7 @@
 
 import pytest
 
-from dpeer.peer.core.listed_graph import ListedGraph
-from dpeer.peer.core.schedule import Schedule, cut_off
+from dpeer.peer.core.schedule import ListedGraph, Schedule, cut_off
 from dpeer.topology import build
 from tests.peer.conftest import from_edges
 
