@@ -52,7 +52,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from dpeer.federation.keys import keyrings
-from dpeer.federation.memory_tuning import freeze_heap, keep_heap
+from dpeer.federation.process_tuning import freeze_heap, keep_heap
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core.limits import Limits
 from dpeer.peer.logs import PeerLog

@@ -17,7 +17,7 @@ import zmq
 from fleet import Case, Figures, Introduce, Laps
 from torch import Tensor
 
-from dpeer.federation.memory_tuning import keep_heap
+from dpeer.federation.process_tuning import keep_heap
 
 _AT_ONCE = 1 << 20
 

@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 
-from dpeer.federation.memory_tuning import keep_heap
+from dpeer.federation.process_tuning import keep_heap
 from dpeer.federation.settings import Settings
 from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.files import rank_folder

@@ -29,7 +29,7 @@ from typing import Any
 
 from fleet import say, unshared_mb
 
-from dpeer.federation import forking, launcher
+from dpeer.federation import launcher
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
 
@@ -90,7 +90,7 @@ def measure(peers: int, parameters: int, repeats: int) -> dict[str, Any]:
     """All that is measured, by name."""
     forked, spawned, imports, memory = [], [], [], []
     for _ in range(repeats):
-        found = asyncio.run(started(peers, parameters, forking.context()))
+        found = asyncio.run(started(peers, parameters, launcher.server_context()))
         forked += found[0][1:]
         memory += found[1][1:]
         spawned += asyncio.run(started(2, parameters, multiprocessing.get_context("spawn")))[0][1:]

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dpeer.cli.predict import input_option, run_option, tokenizer_option
-from dpeer.federation.load_model import load_model
+from dpeer.federation.saved_models import load_model
 from dpeer.results.figures import called, in_order, interval, value
 
 _CLASSES = 12

@@ -9,7 +9,7 @@ import click
 
 from dpeer.cli.predict import run_option
 from dpeer.exceptions import OutputError
-from dpeer.federation.load_model import load_model
+from dpeer.federation.saved_models import load_model
 from dpeer.optional_libraries import check_libraries
 
 

@@ -9,8 +9,7 @@ import click
 
 from dpeer.cli.options import GroupedCommand, GroupedOption, setting_options
 from dpeer.federation.config import DEFAULT_FILE
-from dpeer.federation.hosts_file import read_hosts
-from dpeer.federation.new_federation import KEYS, plan, write
+from dpeer.federation.new_federation import KEYS, plan, read_hosts, write
 from dpeer.federation.run_settings import FaultSettings, SpeedSettings
 from dpeer.federation.settings import default_of, option_names
 

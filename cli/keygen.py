@@ -8,8 +8,7 @@ import click
 
 from dpeer.cli.terminal import say
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.keys import write_secret
-from dpeer.federation.operators import write_operator
+from dpeer.federation.keys import write_operator, write_secret
 
 
 @click.command()

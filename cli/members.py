@@ -20,11 +20,9 @@ from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config, member_client
 from dpeer.federation.addresses import unanswered
 from dpeer.federation.control_client import NoAnswer, NotRunning, ranks_of
-from dpeer.federation.keys import keys_of
-from dpeer.federation.member_changes import Change, Situation, described, differences, in_short, next_list
+from dpeer.federation.keys import keys_of, read_operator, signers_of
+from dpeer.federation.member_changes import Change, Situation, described, differences, in_short, named_graph, next_list
 from dpeer.federation.member_client import ask_again, asked, look, read_list, write_list
-from dpeer.federation.member_zero import named_graph
-from dpeer.federation.operators import read_operator, signers_of
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.member_list import MOST_ROUNDS, NO_KEY, Member, MemberList
 from dpeer.peer.core.member_lists import Stamp

@@ -33,7 +33,7 @@ def model(folder: Path, output: Path | None, overwrite: bool) -> None:
     if output is not None and not output.parent.is_dir():
         raise OutputError(f"--output {str(output)!r}: no such folder: {str(output.parent)!r}")
     with ended_at_once():
-        from dpeer.federation.from_checkpoint import make_model
+        from dpeer.federation.saved_models import make_model
 
         made = make_model(folder, output=output, overwrite=overwrite, say=lambda line: click.echo(line, err=True))
     click.echo(f"{made.path}: the model of {made.completed} of {made.rounds} rounds ({made.status})")

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from dpeer.exceptions import ConfigurationError, OutputError, TaskError
-from dpeer.federation.load_model import load_model
+from dpeer.federation.saved_models import load_model
 
 run_option = click.option(
     "--run", "run", required=True, type=click.Path(path_type=Path), metavar="DIR/rank-R",

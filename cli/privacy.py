@@ -14,7 +14,7 @@ from rich.console import Console
 from dpeer.cli.click_from_setting import flag, stated
 from dpeer.cli.tables import json_option, plain_table, print_table
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.scheduler_rank import own_rank
+from dpeer.federation.starting import own_rank
 from dpeer.privacy import Guarantee, SampleGuarantee, accounting
 from dpeer.privacy.accounting import ACCOUNTANTS, Accountant, Charge, tightest
 from dpeer.privacy.guarantee import check_delta, default_delta, phases_of
@@ -126,7 +126,7 @@ def privacy(as_json: bool, federation: Path | None, rank: str | None, **given: A
     accountant: Accountant | None = given["accountant"]
     if federation is not None:
         _check_answered(federation)
-        from dpeer.federation.planned_privacy import planned_privacy  # torch, which takes a second
+        from dpeer.federation.trial_build import planned_privacy  # torch, which takes a second
 
         number = own_rank(rank or "0")
         session, parameters, promises = planned_privacy(federation, number)

@@ -12,7 +12,7 @@ import click
 from dpeer.cli.terminal import Terminal, ended_at_once
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.addresses import relay_listen_address
-from dpeer.federation.relay_keys import WatchedKeys
+from dpeer.federation.keys import WatchedKeys
 from dpeer.federation.stop_signals import stop_signals
 from dpeer.peer.relay.limits import CONNECTIONS, LOOK
 from dpeer.peer.relay.server import Relay

@@ -17,8 +17,8 @@ from dpeer.cli.tables import json_option, plain_table, print_table, table_width
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.removed_names import KEYS
 from dpeer.federation.run_settings import DURATION
-from dpeer.federation.scheduler_rank import own_rank
 from dpeer.federation.settings import TABLES, Settings, default_of, option_names
+from dpeer.federation.starting import own_rank
 from dpeer.sections import Mark, in_short, in_words, meaning_of
 
 _AGREE = {

@@ -22,14 +22,14 @@ from dpeer.cli.options import (
 from dpeer.cli.progress import Bar
 from dpeer.cli.terminal import Terminal, ended_at_once
 from dpeer.exceptions import Diverged
-from dpeer.federation import addresses, config, folders, keys, rank_lock, trackers
+from dpeer.federation import addresses, config, folders, keys, trackers
+from dpeer.federation.control_client import held
 from dpeer.federation.folders import refuse_faults
 from dpeer.federation.policy import obey
 from dpeer.federation.run_settings import FaultSettings
-from dpeer.federation.scheduler_rank import ENVIRONMENT, own_rank, source
 from dpeer.federation.serve_address import read_serve
 from dpeer.federation.settings import Settings, option_names
-from dpeer.federation.starting import Starting
+from dpeer.federation.starting import ENVIRONMENT, Starting, own_rank, source
 from dpeer.results.effect import closing_lines, effect_of
 from dpeer.results.figures import in_words
 from dpeer.results.files import SUMMARY, rank_folder
@@ -89,7 +89,7 @@ def start(
         for neighbor, unknown in starting.unresolvable().items():
             terminal.say(f"WARNING: rank.{neighbor}.address: host {unknown!r} cannot be resolved, trying again")
 
-        hold.enter_context(rank_lock.held(rank_folder(own.out, number)))
+        hold.enter_context(held(rank_folder(own.out, number)))
         terminal.say("dpeer: loading PyTorch, the task and its data ...")
         with ended_at_once():
             from dpeer.federation.serving import Stopper, serve  # torch is imported only now: mistakes show at once

@@ -12,7 +12,7 @@ from dpeer.cli.peers_table import peers_table
 from dpeer.cli.tables import print_table
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import Place, look
-from dpeer.federation.readiness import WITHIN, unready
+from dpeer.federation.snapshot_words import WITHIN, unready
 
 DEFAULT = Path("dpeer-run")
 """The folder of a run that names no other."""

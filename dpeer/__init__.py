@@ -25,7 +25,7 @@ from dpeer.lazy import lazily
 
 if TYPE_CHECKING:
     from dpeer.api import Run, open_run, run
-    from dpeer.federation.load_model import load_model
+    from dpeer.federation.saved_models import load_model
     from dpeer.federation.settings import Settings
     from dpeer.training import Algorithm, Task
 
@@ -34,7 +34,7 @@ _PLACES = {
     "Run": "dpeer.api",
     "Settings": "dpeer.federation.settings",
     "Task": "dpeer.training",
-    "load_model": "dpeer.federation.load_model",
+    "load_model": "dpeer.federation.saved_models",
     "open_run": "dpeer.api",
     "run": "dpeer.api",
 }

@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpeer.exceptions import ConfigurationError, PeerFailed
-from dpeer.federation.background_loop import BackgroundLoop
 from dpeer.federation.cluster_child import check_not_a_peer
-from dpeer.federation.notebook import NotebookLine, in_notebook
-from dpeer.federation.run import check_converged, cluster
+from dpeer.federation.run import BackgroundLoop, check_converged, cluster
 from dpeer.federation.settings import Settings, revalidated
-from dpeer.federation.view import View
+from dpeer.federation.view import NotebookLine, View, in_notebook
 from dpeer.optional_libraries import check_libraries
 from dpeer.plugins import forget_changed, is_importable
 from dpeer.results.files import MODEL, SUMMARY, rank_folder

@@ -13,8 +13,7 @@ from typing import Any
 from dpeer.exceptions import ConfigurationError, OutputError, not_written
 from dpeer.experiments.variants import Variant
 from dpeer.federation.config import resolve
-from dpeer.federation.config_errors import InvalidSettings
-from dpeer.federation.settings import Settings, aside, default_of
+from dpeer.federation.settings import InvalidSettings, Settings, aside, default_of
 from dpeer.results.files import SUMMARY, make_folder, write_json
 from dpeer.results.run_folders import read_run_summary
 from dpeer.simulation.faults import check_faults

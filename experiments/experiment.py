@@ -14,9 +14,8 @@ from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.experiments.cells import Condition
 from dpeer.experiments.grid_search import TUNE_SEED, Axis, check_grid, parse_axis
 from dpeer.experiments.variants import RESERVED, Variant, parse_variant, setting_name
-from dpeer.federation.config_errors import InvalidSettings
 from dpeer.federation.presets import find_preset
-from dpeer.federation.settings import TABLES, Settings
+from dpeer.federation.settings import TABLES, InvalidSettings, Settings
 from dpeer.toml_text import read_toml
 from dpeer.training import BUILTIN_TASKS
 from dpeer.training.data.partitions import parse as parse_partition

@@ -18,13 +18,12 @@ from dpeer.exceptions import AlgorithmError, ConfigurationError
 from dpeer.federation.baseline.training import AllOrNone, BaselineTraining, baseline_training, copy_for_baseline
 from dpeer.federation.checks import check_first_weights, check_settings, first_weights_notes
 from dpeer.federation.config import RunConfig
-from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
-from dpeer.federation.ledger_checks import check_ledger, counted
-from dpeer.federation.member_zero import graph_of_list, list_zero
+from dpeer.federation.member_changes import graph_of_list, list_zero
 from dpeer.federation.notes import notes, one_by_one_notes
 from dpeer.federation.policy import find, obey
-from dpeer.federation.threads import share_of_cores
+from dpeer.federation.process_tuning import share_of_cores
+from dpeer.federation.resume_checks import check_ledger, counted, hashes, partition_of
 from dpeer.peer.checkpoint import completed
 from dpeer.peer.config import ListsConfig, LivenessConfig, PeerConfig
 from dpeer.peer.core.member_list import MemberList, Signers

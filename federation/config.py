@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from dpeer import training
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.config_errors import InvalidSettings
 from dpeer.federation.policy import find, obey
 from dpeer.federation.run_settings import HostPart, NetworkPart, RunPart
-from dpeer.federation.settings import TABLES, Settings, check_ranks
+from dpeer.federation.settings import TABLES, InvalidSettings, Settings, check_ranks
 from dpeer.privacy import PrivacyConfig
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.sections import Section

@@ -1,4 +1,4 @@
-"""Client of control sockets: requests to running peers of this host, and the folders in which peers run."""
+"""Running peers of this host: the lock of a rank's folder, requests to control sockets, and what a run folder has."""
 
 from __future__ import annotations
 
@@ -7,19 +7,56 @@ import json
 import re
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dpeer.exceptions import ConfigurationError, DpeerError
-from dpeer.federation.rank_lock import LOCK
+from dpeer.exceptions import ConfigurationError, DpeerError, FolderInUse, OutputError, not_written
 from dpeer.peer import checkpoint, control
-from dpeer.results.files import METRICS, SUMMARY
+from dpeer.results.files import METRICS, SUMMARY, make_folder
 from dpeer.results.json_fields import whole
 from dpeer.results.run_folders import rank_folders, read_object
+
+LOCK = ".lock"
+"""In a rank's folder: held by its peer while that runs."""
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a rank's folder for as long as its peer runs.
+
+    Raises:
+        FolderInUse: another running peer holds it.
+        OutputError: The folder or its lock cannot be made, or the file system has no locks.
+    """
+    try:
+        make_folder(folder)
+        lock = (folder / LOCK).open("a")
+    except OSError as error:
+        raise not_written(repr(str(folder)), error) from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FolderInUse(
+                f"{str(folder)!r} is in use by a running peer: stop it, or name another folder"
+            ) from error
+        except OSError as error:
+            raise OutputError(f"{str(folder)!r}: {no_locks(error)}") from error
+        yield
+
+
+def no_locks(error: OSError) -> str:
+    """What to do about a file system without locks, as its error says why."""
+    return (
+        f"its file system has no locks ({error.strerror}), by which one peer at a time runs in a folder: name an --out "
+        "on a disk of this host, or mount the share with locks (NFS: version 4, or lockd)"
+    )
+
 
 TIMEOUT = 5.0
 """Seconds within which a peer answers, whatever it trains."""

@@ -11,8 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError, OutputError, describe, not_written
-from dpeer.federation.ledger_checks import is_private
+from dpeer.exceptions import (
+    CheckpointError,
+    ConfigurationError,
+    DpeerError,
+    OutputError,
+    describe,
+    not_written,
+)
+from dpeer.federation.resume_checks import is_private
 from dpeer.federation.run_settings import RunPart
 from dpeer.peer import checkpoint
 from dpeer.privacy.ledger import FOLDER

@@ -1,15 +1,21 @@
-"""The keys of a federation: the public ones that its file lists, and the secret one of this peer."""
+"""Keys: those of ranks and operators that a federation file lists, their secrets, and those that a relay lets in."""
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Collection, Sequence
 from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpeer.encoding import read_text
 from dpeer.exceptions import ConfigurationError, not_written
-from dpeer.federation.run_settings import NetworkPart
+from dpeer.federation.run_settings import NetworkPart, OperatorSettings
+from dpeer.peer.core.member_list import Signers
+from dpeer.peer.relay.server import Listed
 from dpeer.peer.transports.curve import KEY_BYTES, Keyring, new_secret, public_of
+from dpeer.toml_text import read_toml
 
 IN_ENVIRONMENT = "DPEER_SECRET"
 NAMED_IN_ENVIRONMENT = "DPEER_SECRET_FILE"
@@ -255,3 +261,157 @@ def _parsed(text: str, where: str, what: str) -> bytes:
     if len(key) != KEY_BYTES or not any(key):
         raise ConfigurationError(f"secret {where!r}: {what} holds no key; {_EXAMPLE.replace('prints', 'writes')}")
     return key
+
+
+OPERATOR_FILE = "operator.secret"
+"""The name of an operator's secret file."""
+
+_MOST = 64
+"""The most operators of a federation: each signature takes a tenth of a millisecond to check."""
+
+
+def write_operator(folder: Path) -> tuple[Path, str]:
+    """Make an operator's secret key; returns its file and its public key, hexadecimal.
+
+    Raises:
+        ConfigurationError: The file exists and is left as it is, or it cannot be written.
+    """
+    secret = Ed25519PrivateKey.generate()
+    words = (
+        "The secret key of an operator of a dpeer federation:\n# keep it off the hosts that train, and never send it."
+    )
+    return write_key(
+        folder / OPERATOR_FILE, words, secret.private_bytes_raw()
+    ), secret.public_key().public_bytes_raw().hex()
+
+
+def read_operator(path: Path, operators: Collection[str] | None) -> Ed25519PrivateKey:
+    """An operator's secret key.
+
+    Args:
+        path: Its file.
+        operators: The public keys of the federation's operators; None where they are unknown.
+
+    Raises:
+        ConfigurationError: It cannot be read, others can read its file, or the federation file does not list it.
+    """
+    secret = Ed25519PrivateKey.from_private_bytes(read_secret(path))
+    public = secret.public_key().public_bytes_raw().hex()
+    if operators is not None and public not in operators:
+        listed = ", ".join(f"{one[:16]}…" for one in operators) or "none"
+        raise ConfigurationError(
+            f"--operator {str(path)!r}: the federation file does not list its public key {public[:16]}…; `operators` "
+            f"has {listed}"
+        )
+    return secret
+
+
+def signers_of(settings: OperatorSettings) -> Signers:
+    """The operators who sign member lists.
+
+    Raises:
+        ConfigurationError: The federation file lists none.
+    """
+    if not settings.operators:
+        raise ConfigurationError(
+            "no `operators` stand in the federation file, and without one no member list can be signed: dpeer init "
+            "--operator, or dpeer keygen --operator, before the start"
+        )
+    return Signers(tuple(settings.operators), settings.signers)
+
+
+def check_operators(settings: OperatorSettings) -> None:
+    """Refuse operators that a federation file cannot list.
+
+    Raises:
+        ConfigurationError: One is no key, stands twice, fewer are listed than must sign, or the run has no name.
+    """
+    listed, signers = settings.operators or [], settings.signers
+    for number, key in enumerate(listed):
+        if not _is_key(key):
+            raise ConfigurationError(
+                f"operators.{number} = {key!r}: expected {2 * KEY_BYTES} hexadecimal digits, as `dpeer keygen "
+                "--operator` prints them"
+            )
+        if key in listed[:number]:
+            raise ConfigurationError(f"operators.{number} = {key!r} stands twice: list each operator once")
+    if len(listed) > _MOST:
+        raise ConfigurationError(f"operators: {len(listed)} keys, at most {_MOST}")
+    if signers > len(listed) and (listed or signers > 1):
+        raise ConfigurationError(
+            f"signers = {signers}: the federation file lists {len(listed)} operators: list as many keys, or ask for "
+            "fewer signers"
+        )
+    if listed and settings.name is None:
+        raise ConfigurationError('operators: give the run a name of its own, too, such as name = "ward-study-1"')
+
+
+def _is_key(text: str) -> bool:
+    return len(text) == 2 * KEY_BYTES and not set(text) - set("0123456789abcdef")
+
+
+def listed_keys(files: Sequence[Path]) -> dict[bytes, Listed]:
+    """The keys of all files, of which nothing but `rank.N.key` is read.
+
+    Raises:
+        ConfigurationError: a file cannot be read or lists no key, or two ranks have one key; names them.
+    """
+    found: dict[bytes, Listed] = {}
+    for file in files:
+        ranks = read_toml(file, "--keys").get("rank")
+        tables = ranks.items() if isinstance(ranks, dict) else ()
+        keys = {rank: own["key"] for rank, own in tables if isinstance(own, dict) and "key" in own}
+        if not keys:
+            raise ConfigurationError(
+                f"--keys {str(file)!r}: it lists no keys: expected a federation file, or lines such as rank.0.key = "
+                '"…", as `dpeer keygen` prints them'
+            )
+        for rank, given in keys.items():
+            name = f"rank {rank}" if len(files) == 1 else f"{file.name} rank {rank}"
+            for key in keys_of(rank, given):
+                if key in found:
+                    raise ConfigurationError(
+                        f"--keys {str(file)!r}: rank.{rank}.key is {found[key].name}'s, too: each rank has keys of its "
+                        "own (dpeer keygen)"
+                    )
+                found[key] = Listed(str(file), name)
+    return found
+
+
+class WatchedKeys:
+    """Key files that are read again when they change.
+
+    Args:
+        files: The files.
+
+    Attributes:
+        listed: Their keys, as last read without an error.
+    """
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._files = files
+        self._seen = self._look()
+        self.listed = listed_keys(files)
+
+    def changed(self) -> bool:
+        """Read the files again if one has changed; returns whether `listed` is another.
+
+        Raises:
+            ConfigurationError: a changed file cannot be used; `listed` stays, and the error comes once.
+        """
+        seen = self._look()
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        before, self.listed = self.listed, listed_keys(self._files)
+        return self.listed != before
+
+    def _look(self) -> list[tuple[int, int, int] | None]:
+        found: list[tuple[int, int, int] | None] = []
+        for file in self._files:
+            try:
+                stat = file.stat()
+                found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
+            except OSError:
+                found.append(None)
+        return found

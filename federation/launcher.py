@@ -1,26 +1,96 @@
-"""The parent of `dpeer cluster`'s processes: starts them, lets them begin, relays their reports."""
+"""The parent of `dpeer cluster`: forks peers off a server that has torch, lets them begin, relays their reports."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
+import multiprocessing
 import os
 import signal
 import socket
+import sys
 import tempfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
 
-from dpeer.federation import cluster_child, forking
+from dpeer.federation import cluster_child
 from dpeer.federation.folders import current_folder
 from dpeer.federation.keys import keyrings
 from dpeer.federation.settings import Settings
+from dpeer.federation.stop_signals import STOP_SIGNALS
 from dpeer.federation.view import View
 from dpeer.results.files import DISAGREEMENT
 from dpeer.training import BUILTIN_TASKS
 from dpeer.training.models import LIBRARIES, MODELS
+
+_LONGEST_FOLDER = 60
+"""The longest folder in bytes for sockets: macOS allows 103 in all, and multiprocessing adds up to 32."""
+
+
+def start(process: BaseProcess) -> None:
+    """Start a process, `without_main`."""
+    with without_main():
+        process.start()
+
+
+@contextmanager
+def without_main() -> Iterator[None]:
+    """Processes started within it do not import the caller's script: without a main guard they would run it again."""
+    main: dict[str, Any] = vars(sys.modules["__main__"])
+    kept: dict[str, Any] = {name: main.pop(name) for name in ("__file__", "__spec__") if name in main}
+    main["__spec__"] = None
+    try:
+        yield
+    finally:
+        main.update(kept)
+
+
+def server_context(libraries: Collection[str] = ()) -> ForkServerContext | SpawnContext:
+    """Fork from a server that has torch in memory; spawn where forking is unsafe (macOS).
+
+    Args:
+        libraries: Modules that the server is to import besides; without effect if it runs already, and if it cannot.
+    """
+    if sys.platform == "darwin":
+        return multiprocessing.get_context("spawn")
+    server = multiprocessing.get_context("forkserver")
+    # dpeer's comes last: it hides what has been imported from the garbage collector.
+    server.set_forkserver_preload([*libraries, "dpeer.federation.preload"])
+    # (It would be started by the fork server's start, and unblock the signals.)
+    resource_tracker.ensure_running()
+    # What is started inherits that stop signals are not for it, from its first instruction on; for this process
+    # they are only late.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        with _short_folder():
+            forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    return server
+
+
+def socket_folder() -> str:
+    """A folder for temporary files whose name is short enough for sockets in it, whatever TMPDIR is."""
+    usual = tempfile.gettempdir()
+    return usual if len(os.fsencode(Path(usual).absolute())) <= _LONGEST_FOLDER else "/tmp"  # noqa: S108 - mkdtemp's
+
+
+@contextmanager
+def _short_folder() -> Iterator[None]:
+    """Multiprocessing makes its socket in such a folder."""
+    before, tempfile.tempdir = tempfile.tempdir, socket_folder()
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
 
 PRIVATE = ("dp_accounting.pld", "torch.fx.experimental.symbolic_shapes")
 """What each peer with privacy at sample level imports besides, which takes it half a second."""
@@ -92,8 +162,8 @@ class Launcher:
             libraries.append("peft")
         if self._settings.privacy == "sample":
             libraries += PRIVATE
-        context = forking.context(libraries)
-        where = forking.socket_folder()
+        context = server_context(libraries)
+        where = socket_folder()
         with tempfile.TemporaryDirectory(prefix="dpeer-", dir=where, ignore_cleanup_errors=True) as folder:
             places = {rank: f"ipc://{folder}/{rank}" for rank in range(self._settings.size)}
             try:
@@ -137,7 +207,7 @@ class Launcher:
         )  # fmt: skip
         process = context.Process(target=cluster_child.main, args=arguments, name=f"dpeer-rank-{rank}")
         # The first start waits for the fork server to import torch: not on the event loop, which hears Ctrl-C.
-        await asyncio.to_thread(forking.start, process)
+        await asyncio.to_thread(start, process)
         theirs.close()
         lines, writer = await asyncio.open_unix_connection(sock=ours, limit=_LONGEST)
         return Member(rank, process, ours, lines, writer)

@@ -5,6 +5,6 @@ The garbage collector skips the objects that are imported here, so that their me
 
 import dpeer.federation.cluster_child
 import dpeer.federation.serving  # noqa: F401
-from dpeer.federation.memory_tuning import freeze_heap
+from dpeer.federation.process_tuning import freeze_heap
 
 freeze_heap()

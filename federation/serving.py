@@ -21,14 +21,13 @@ from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import build
 from dpeer.federation.checks import check_plugins
 from dpeer.federation.config import RunConfig, resolve
-from dpeer.federation.data_files import save_data_files
+from dpeer.federation.control_client import held
 from dpeer.federation.folders import naming, working_folder_kept
-from dpeer.federation.memory_tuning import freeze_heap, keep_heap
-from dpeer.federation.rank_lock import held
+from dpeer.federation.process_tuning import SlowSteps, freeze_heap, keep_heap, share_of_cores
+from dpeer.federation.resume_checks import save_data_files
 from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import Requests, stop_signals
-from dpeer.federation.threads import SlowSteps, share_of_cores
 from dpeer.federation.trackers import Tracking
 from dpeer.federation.trackers import close as close_trackers
 from dpeer.peer.control import ControlSocket, Handler
@@ -139,7 +138,7 @@ async def serve(
         keyring: What the peer proves who it is with; None for connections without encryption.
         sink: Where log lines go besides log.jsonl; what ends the peer is left to the caller.
         report: Gets the progress, and at first {"kind": "notes", "notes": [...]}.
-        hold: Holds the rank's folder already (`rank_lock.held`), and lets it go at its exit; None to hold it here.
+        hold: Holds the rank's folder already (`control_client.held`), and lets it go at its exit; None to hold it here.
         status: Where the peer's metrics are served over HTTP; None for nowhere.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Trial build: a peer that is built as a start builds it, in a folder that is thrown away."""
+"""Trial build: a peer as a start builds it, in a folder that is thrown away, and what a private one would promise."""
 
 from __future__ import annotations
 
@@ -10,14 +10,32 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation import config
 from dpeer.federation.config import RunConfig
-from dpeer.federation.folders import working_folder_kept
-from dpeer.federation.host_checks import scratch_in
+from dpeer.federation.folders import refuse_faults, working_folder_kept
+from dpeer.federation.starting import Starting
+from dpeer.privacy import Session
 from dpeer.privacy.ledger import FOLDER
 from dpeer.results.files import rank_folder
 
 if TYPE_CHECKING:
     from dpeer.federation.build import PeerParts
+
+
+def scratch_in(folder: Path) -> Path | None:
+    """Where temporary files go if the system has no folder for them: near a rank's; None if it has one."""
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        return nearest_existing(folder)
+    return None
+
+
+def nearest_existing(path: Path) -> Path:
+    """The path, or the folder nearest above it that exists."""
+    path = path.absolute()
+    return next(one for one in (path, *path.parents) if one.exists())
 
 
 @contextlib.contextmanager
@@ -48,3 +66,34 @@ def built_aside(config: RunConfig, *, resume: bool = False) -> Iterator[tuple[Ru
         empty = Path(scratch) / "empty"
         empty.mkdir()
         yield there, parts, empty
+
+
+def planned_privacy(file: Path, rank: int) -> tuple[Session, int, list[str]]:
+    """Build a rank's peer as a start does, in a folder that is thrown away; nothing is trained, charged or written.
+
+    Args:
+        file: The federation file.
+        rank: The rank whose data are here.
+
+    Returns:
+        The session, how many values get noise at once, and the lines of the start about privacy, the guarantee first.
+
+    Raises:
+        ConfigurationError: The peer cannot start, or its run is not private.
+        TaskError: The task's model or data raised.
+    """
+    settings = config.load(file, {})
+    own = Starting(settings, rank).own
+    refuse_faults(settings, resume=False)
+    if own.privacy == "none":
+        raise ConfigurationError(
+            f"--federation {str(file)!r}: privacy is none there, so nothing is promised: choose sample or client"
+        )
+    with built_aside(config.resolve(own, rank)) as (_, parts, _):
+        pass
+    session, about = parts.learner.session, parts.learner.about
+    if session is None:
+        raise ConfigurationError(
+            f"--federation {str(file)!r}: with algorithm {own.algorithm} nothing is shared, so nothing is released"
+        )
+    return session, session.noised(about.shared_values, about.trained_together), parts.promises

@@ -20,10 +20,10 @@ from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.baseline.training import AllOrNone
 from dpeer.federation.build import PeerParts, build
 from dpeer.federation.config import RunConfig
-from dpeer.federation.data_files import save_data_files
+from dpeer.federation.control_client import held
 from dpeer.federation.folders import current_folder, naming
-from dpeer.federation.memory_tuning import keep_heap
-from dpeer.federation.rank_lock import held
+from dpeer.federation.process_tuning import keep_heap
+from dpeer.federation.resume_checks import save_data_files
 from dpeer.federation.trackers import Tracking
 from dpeer.federation.trackers import close as close_trackers
 from dpeer.federation.view import View

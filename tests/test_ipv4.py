@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from dpeer.exceptions import AddressError, ConfigurationError
 from dpeer.federation.addresses import addresses, check_address, listen_address, relay_listen_address
-from dpeer.federation.hosts_file import read_hosts
+from dpeer.federation.new_federation import read_hosts
 from dpeer.federation.settings import Settings
 from dpeer.ipv4 import check_host
 from dpeer.peer.transports.hosts import split

@@ -18,7 +18,7 @@ from dpeer.cores import own_cores
 from dpeer.experiments.cells import Cell
 from dpeer.experiments.launchers.launcher import Ended, Launcher, OpenLauncher
 from dpeer.experiments.launchers.worker import run_one
-from dpeer.federation import forking
+from dpeer.federation import launcher as processes
 from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import STOP_SIGNALS
 
@@ -28,7 +28,7 @@ def prepare(jobs: int | None, out: Path) -> OpenLauncher:
 
     @contextlib.contextmanager
     def opened(cells: Sequence[Cell]) -> Iterator[Launcher]:
-        launcher = _Local(forking.context(), max(1, min(jobs or len(own_cores()), len(cells))))
+        launcher = _Local(processes.server_context(), max(1, min(jobs or len(own_cores()), len(cells))))
         try:
             yield launcher
         finally:
@@ -54,7 +54,7 @@ class _Local:
         # It begins with these blocked, as its parent has them: they wait until it can handle them.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
-            forking.start(process)
+            processes.start(process)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         sender.close()

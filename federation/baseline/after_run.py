@@ -11,10 +11,10 @@ from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, T
 from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.baseline.training import STOPPED
 from dpeer.federation.build import PeerParts
-from dpeer.federation.data_files import check_same_data
+from dpeer.federation.control_client import held
 from dpeer.federation.folders import naming
-from dpeer.federation.from_checkpoint import saved_peer
-from dpeer.federation.rank_lock import held
+from dpeer.federation.resume_checks import check_same_data
+from dpeer.federation.saved_models import saved_peer
 from dpeer.federation.summary import renew
 from dpeer.peer import checkpoint
 from dpeer.peer.core.wire import federation_id

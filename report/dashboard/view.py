@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from dpeer.federation import snapshot_words as words
 from dpeer.federation.control_client import Place
-from dpeer.federation.readiness import unready
+from dpeer.federation.snapshot_words import unready
 from dpeer.report.dashboard.rounds import Rounds
 
 Standing = Literal["part", "idle", "away", "ended", "unasked"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dpeer.federation import config, keys, operators
+from dpeer.federation import config, keys
 from dpeer.federation.addresses import addresses, listen_address
 from dpeer.federation.settings import Settings
 from tests.conftest import Ended
@@ -68,7 +68,7 @@ def test_keys_and_an_operator_are_those_that_the_file_lists(dpeer: Run) -> None:
         assert ring.public in ring.listed[rank]
     secret = Ed25519PrivateKey.from_private_bytes(keys.read_secret(Path("trial/keys/operator.secret")))
     assert settings.operators == [secret.public_key().public_bytes_raw().hex()]
-    operators.check_operators(settings)
+    keys.check_operators(settings)
     assert {path.stat().st_mode & 0o777 for path in Path("trial/keys").iterdir()} == {0o600}
 
 

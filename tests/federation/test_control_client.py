@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.control_client import NoAnswer, NotRunning, ask, look
-from dpeer.federation.rank_lock import held
+from dpeer.federation.control_client import NoAnswer, NotRunning, ask, held, look
 from dpeer.peer.control import SOCKET, ControlSocket
 
 

@@ -1,5 +1,7 @@
 """Folders of earlier runs, and errors of the disk and the machine under them."""
 
+from __future__ import annotations
+
 import errno
 import json
 import os
@@ -12,7 +14,7 @@ import pytest
 from safetensors import SafetensorError
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError
-from dpeer.federation.folders import check, naming
+from dpeer.federation.folders import check, naming, working_folder_kept
 from dpeer.federation.settings import Settings
 from dpeer.results.files import rank_folder
 from dpeer.results.metrics_file import MetricsFile
@@ -144,3 +146,22 @@ def test_a_folder_that_is_deleted_in_mid_run_ends_the_peer(
     assert ended.code == 2
     assert "cannot be written: No such file or directory" in ended.complaints[-1]
     assert not (tmp_path / "run").exists(), "nothing is written to a new folder of that name"
+
+
+def test_the_folder_is_the_same_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with working_folder_kept() as home:
+        os.chdir("/")
+    assert home == tmp_path == Path.cwd()
+
+
+def test_a_deleted_current_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with (
+        pytest.raises(ConfigurationError),
+        working_folder_kept(),
+    ):
+        pass

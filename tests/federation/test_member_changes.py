@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.member_changes import Change, Situation, differences, next_list
-from dpeer.federation.member_zero import edges_of, list_zero, named_graph
+from dpeer.federation.member_changes import Change, Situation, differences, edges_of, list_zero, named_graph, next_list
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.member_list import Member, MemberList
 from dpeer.topology import build

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.member_zero import edges_of, federation_of, graph_of_list, list_zero, named_graph
+from dpeer.federation.member_changes import edges_of, federation_of, graph_of_list, list_zero, named_graph
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.member_list import Member, MemberListError
 from dpeer.topology import FORMS, TOPOLOGIES, build

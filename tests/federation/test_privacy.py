@@ -13,7 +13,7 @@ from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
 from dpeer.federation.checks import check_settings
 from dpeer.federation.config import resolve
 from dpeer.federation.folders import check
-from dpeer.federation.ledger_checks import check_ledger, counted
+from dpeer.federation.resume_checks import check_ledger, counted
 from dpeer.federation.settings import Settings
 from dpeer.privacy import Guarantee, PeerData
 from dpeer.topology.settings import build_graph

@@ -13,13 +13,10 @@ from dpeer.federation.addresses import addresses, listen_address, relay_listen_a
 from dpeer.federation.build import build
 from dpeer.federation.checks import check_hostile, check_settings
 from dpeer.federation.config import from_flags, load, parse_option, resolve
-from dpeer.federation.hosts_file import Host, read_hosts
-from dpeer.federation.keys import public_keys
-from dpeer.federation.new_federation import plan
-from dpeer.federation.operators import check_operators
-from dpeer.federation.relay_keys import listed_keys
-from dpeer.federation.scheduler_rank import own_rank
+from dpeer.federation.keys import check_operators, listed_keys, public_keys
+from dpeer.federation.new_federation import Site, plan, read_hosts
 from dpeer.federation.settings import Settings
+from dpeer.federation.starting import own_rank
 from dpeer.topology.settings import build_graph
 from tests.error_texts import refused
 
@@ -93,8 +90,8 @@ def private(**values: Any) -> None:
         (lambda: private(noise_multiplier=1.0), "--noise-multiplier 1.0 belongs to --privacy sample or"),
         (lambda: private(privacy="client", noise_multiplier=1.0, sparsify="top-k:4"), "--sparsify 'top-k:4'"),
         (lambda: plan({"size": 3}, HOSTS, Path("x"), operator=False), "--size 3: --hosts has 2 ranks"),
-        (lambda: plan({}, [Host("tcp://a:1"), Host("tcp://a:1")], Path("x"), operator=False), "the same address"),
-        (lambda: plan({}, [Host("tcp://a:1", "A"), Host("tcp://b:1", "A")], Path("x"), operator=False), "site 'A'"),
+        (lambda: plan({}, [Site("tcp://a:1"), Site("tcp://a:1")], Path("x"), operator=False), "the same address"),
+        (lambda: plan({}, [Site("tcp://a:1", "A"), Site("tcp://b:1", "A")], Path("x"), operator=False), "site 'A'"),
         (lambda: check_operators(Settings(operators=[KEYS[0], "ab"])), "operators.1 = 'ab'"),
         (lambda: check_operators(Settings(operators=[*KEYS, KEYS[0]])), "stands twice"),
         (lambda: check_operators(Settings(operators=KEYS[:1])), "operators: give the run a name of its own"),
@@ -107,7 +104,7 @@ def test_settings_that_cannot_be(call: Callable[[], object], fragment: str) -> N
         call()
 
 
-HOSTS = [Host("tcp://a:1"), Host("tcp://b:1")]
+HOSTS = [Site("tcp://a:1"), Site("tcp://b:1")]
 
 
 @pytest.mark.parametrize(

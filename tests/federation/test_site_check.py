@@ -16,9 +16,9 @@ import pytest
 import torch
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation import addresses, host_checks, keys, site_check, trackers
+from dpeer.federation import addresses, keys, site_check, trackers
+from dpeer.federation.control_client import held
 from dpeer.federation.findings import Finding, Findings, Level
-from dpeer.federation.rank_lock import held
 from dpeer.federation.site_check import Asked, check_site
 from dpeer.training.step_pace import RoundPace
 from tests.conftest import SMALL_TASK
@@ -254,7 +254,7 @@ CASES = {
         "output", Level.FAIL, "has no locks (No locks available)", around=patched(fcntl, "flock", no_lock)),
     "a folder that takes no file": Case(
         "output", Level.FAIL, "(No space left on device): mend that",
-        around=patched(host_checks.tempfile, "TemporaryFile", no_file)),
+        around=patched(site_check.tempfile, "TemporaryFile", no_file)),
     "no folder for temporary files": Case("output", Level.WARN, "set TMPDIR to one", around=without_temporary_folder),
     "no proxy": Case("proxy", Level.FAIL, "expected http://HOST:PORT", flags={"proxy": "ftp://a:1"}),
     "a proxy of no environment": Case(
@@ -286,9 +286,9 @@ CASES = {
         flags={"privacy": "client", "noise_multiplier": 0.1, "target_epsilon": 0.001}),
     "no memory": Case("memory", Level.FAIL, "free some", around=patched(site_check, "available_memory", lambda: 1000)),
     "a full disk": Case(
-        "disk", Level.FAIL, "make room", around=patched(host_checks.shutil, "disk_usage", room(1000))),
+        "disk", Level.FAIL, "make room", around=patched(site_check.shutil, "disk_usage", room(1000))),
     "a disk that is almost full": Case(
-        "disk", Level.WARN, "little is left", around=patched(host_checks.shutil, "disk_usage", room(200_000))),
+        "disk", Level.WARN, "little is left", around=patched(site_check.shutil, "disk_usage", room(200_000))),
     "a disk that takes no more files": Case(
         "files", Level.FAIL, "40 files can be made", around=files(40)),
     "a disk that takes few more files": Case(

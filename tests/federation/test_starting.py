@@ -1,6 +1,9 @@
 """Starting peer: its neighbors, and where it dials them."""
 
+from __future__ import annotations
+
 import json
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,10 +11,10 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError
+from dpeer.federation.member_changes import edges_of, list_zero
 from dpeer.federation.member_client import write_list
-from dpeer.federation.member_zero import edges_of, list_zero
 from dpeer.federation.settings import Settings
-from dpeer.federation.starting import Starting
+from dpeer.federation.starting import Starting, own_rank, source
 from dpeer.peer.core.member_list import Former, Member, MemberList
 from dpeer.peer.transports.curve import new_secret, public_of
 from dpeer.topology import build
@@ -116,3 +119,23 @@ def test_the_list_of_a_start_has_the_weights(tmp_path: Path) -> None:
     assert graph is not None
     ranks = (0, 2, 3, 5)
     assert graph.at(0, 5).row == {ranks[place]: weight for place, weight in expected.at(0, 3).row.items()}
+
+
+@pytest.mark.parametrize(
+    ("variables", "rank", "of"),
+    [
+        ({"SLURM_ARRAY_TASK_ID": "3", "SLURM_PROCID": "0"}, 3, "SLURM_ARRAY_TASK_ID"),
+        ({"SLURM_PROCID": "2", "OMPI_COMM_WORLD_RANK": "0"}, 2, "SLURM_PROCID"),
+        ({"OMPI_COMM_WORLD_RANK": "4"}, 4, "OMPI_COMM_WORLD_RANK"),
+        ({}, 5, "the host name 'trainer-5'"),
+    ],
+)
+def test_the_first_variable_that_is_set_counts_or_the_number_of_a_pod(
+    variables: dict[str, str], rank: int, of: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("SLURM_ARRAY_TASK_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(socket, "gethostname", lambda: "trainer-5")
+    assert (own_rank("env"), source()) == (rank, of)

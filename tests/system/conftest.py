@@ -17,8 +17,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from dpeer.federation import forking
-from dpeer.federation.launcher import PRIVATE
+from dpeer.federation import launcher
 from tests.runs import words_of
 
 DEADLINE = 240.0
@@ -94,13 +93,13 @@ class Forked:
     """
 
     def __init__(self, program: str | None, arguments: list[str], folder: Path, log: Path) -> None:
-        context = forking.context(PRIVATE)
+        context = launcher.server_context(launcher.PRIVATE)
         given = {
             "program": program, "arguments": arguments, "folder": str(folder), "log": str(log),
             "environment": dict(os.environ), "__name__": "forked",
         }  # fmt: skip
         self._process = context.Process(target=exec, args=(FORKED, given))
-        forking.start(self._process)
+        launcher.start(self._process)
         assert self._process.pid is not None
         self.pid = self._process.pid
 

@@ -50,7 +50,7 @@ class Disk:
     lists: tuple[Any, Any] = (None, None)
 
     def counted(self, stated):
-        """See `dpeer.federation.ledger_checks.counted`."""
+        """See `dpeer.federation.resume_checks.counted`."""
         saved = 0 if self.saved is None else self.saved.next_round
         sent = max((number for number, _ in self.ledger), default=-1) + 1
         return Counted(max(stated, saved, self.noted, sent), max(stated, sent))

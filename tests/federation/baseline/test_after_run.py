@@ -11,9 +11,9 @@ import pytest
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError
 from dpeer.federation.baseline.after_run import compare_after_run, give_away
-from dpeer.federation.from_checkpoint import saved_peer
-from dpeer.federation.rank_lock import held
+from dpeer.federation.control_client import held
 from dpeer.federation.run import Runner, drive_by_signals
+from dpeer.federation.saved_models import saved_peer
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
 from dpeer.simulation.run import simulate

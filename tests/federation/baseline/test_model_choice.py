@@ -14,7 +14,7 @@ from torch import Tensor
 import dpeer
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.baseline.after_run import compare_after_run
-from dpeer.federation.baseline.model_choice import UNFINISHED
+from dpeer.federation.baseline.comparison import UNFINISHED
 from dpeer.federation.build import build
 from dpeer.federation.config import resolve
 from dpeer.federation.settings import Settings

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import CheckpointError
-from dpeer.federation.data_files import hashes, partition_of, save_data_files
+from dpeer.federation.resume_checks import hashes, partition_of, save_data_files
 from dpeer.peer import checkpoint
 
 CONTENT = "b" * 64

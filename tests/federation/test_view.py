@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 import dpeer
-from dpeer.federation import notebook
-from dpeer.federation.notebook import NotebookLine, in_notebook
+from dpeer.federation import view as module
+from dpeer.federation.view import NotebookLine, in_notebook
 from dpeer.results.training_alerts import Alert
 
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """IPython as a notebook's kernel has it, and a clock by which no writing is too early."""
-    monkeypatch.setattr(notebook, "_EVERY", 0.0)
+    monkeypatch.setattr(module, "_EVERY", 0.0)
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=object())))
 
 

@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from dpeer.federation.readiness import unready
+from dpeer.federation.snapshot_words import unready
 from dpeer.peer.snapshot import Snapshot
 
 READY = Snapshot(0, 1, "work", 20, 9, mixed_round=8)

@@ -1,15 +1,19 @@
-"""Threads of a peer: its share of the cores, how they wait, and advice where other programs use them."""
+"""A peer's process: its share of the cores, advice where others use them, and memory that is never collected."""
 
+from __future__ import annotations
+
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from typing import Any
 
 import pytest
 
-from dpeer.federation import threads
+from dpeer.federation import process_tuning
+from dpeer.federation.process_tuning import SLOW, SlowSteps, freeze_heap, share_of_cores
 from dpeer.federation.settings import Settings
-from dpeer.federation.threads import SLOW, SlowSteps, share_of_cores
 from dpeer.training.step_pace import RoundPace
 
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
@@ -41,7 +45,7 @@ def test_a_round_of_slow_steps_says_what_to_try_once() -> None:
     ],
 )  # fmt: skip
 def test_peers_of_one_host_share_its_cores(monkeypatch: pytest.MonkeyPatch, ranks: dict[int, Any], share: int) -> None:
-    monkeypatch.setattr(threads, "own_cores", lambda: list(range(6)))
+    monkeypatch.setattr(process_tuning, "own_cores", lambda: list(range(6)))
     assert share_of_cores(Settings.model_validate({"size": 3, "rank": ranks}), 3) == share
     assert share_of_cores(Settings(), 8) == 1
 
@@ -60,3 +64,24 @@ def test_threads_wait_asleep_unless_the_user_has_set_how(entry: str, given: dict
     )
     expected = [given.get(name) for name in WAITING] if given else ["PASSIVE", "2000", None]
     assert ended.stdout.splitlines()[-1] == repr(expected)
+
+
+class Cycle:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_a_frozen_heap_is_collected_first_and_searched_no_more() -> None:
+    gc.disable()
+    try:
+        lost, kept = weakref.ref(Cycle()), Cycle()
+        assert lost() is not None
+        freeze_heap()
+        assert lost() is None
+        assert gc.get_freeze_count() > 1000
+        assert not any(one is kept for one in gc.get_objects())
+        later = weakref.ref(Cycle())
+        gc.collect()
+        assert later() is None
+    finally:
+        gc.enable()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpeer.federation.addresses import LONGEST_PATH, is_ipc
-from dpeer.federation.forking import socket_folder
+from dpeer.federation.launcher import socket_folder
 
 
 @pytest.mark.parametrize("length", [5, 60, 120])

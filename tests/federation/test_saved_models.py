@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError, OutputError
-from dpeer.federation.from_checkpoint import make_model
-from dpeer.federation.rank_lock import held
+from dpeer.federation.control_client import held
+from dpeer.federation.saved_models import make_model
 from dpeer.federation.settings import Settings
 from dpeer.peer import checkpoint
 from dpeer.simulation.run import simulate

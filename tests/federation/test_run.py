@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from dpeer.federation import background_loop
-from dpeer.federation.background_loop import BackgroundLoop
+from dpeer.federation import run as module
+from dpeer.federation.run import BackgroundLoop
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def waits_for_the_run() -> bool:
     """Whether the main thread waits in the loop's module: in `Event.wait`, not yet where it starts the thread."""
     frame = sys._current_frames()[main_thread()]
     waiting = frame.f_back and frame.f_back.f_back
-    return waiting is not None and waiting.f_code.co_filename == background_loop.__file__
+    return waiting is not None and waiting.f_code.co_filename == module.__file__
 
 
 def run(loop_factory: Callable[[], asyncio.AbstractEventLoop], thread: Callable[[], int]) -> BackgroundLoop:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dpeer.federation.hosts_file import Host, read_hosts
+from dpeer.federation.new_federation import Site, read_hosts
 
 
 def test_a_line_is_a_rank_with_its_address_and_the_name_of_its_site(tmp_path: Path) -> None:
@@ -12,12 +12,12 @@ def test_a_line_is_a_rank_with_its_address_and_the_name_of_its_site(tmp_path: Pa
         "relay://relay.example:7790 Clinic D\nfd00::2\n[fd00::3]:7900 \x07\n"
     )
     assert read_hosts(path, 7700) == [
-        Host("tcp://10.8.0.10:7700"),
-        Host("tcp://10.8.0.11:7800", "Clinic B, Ward 2"),
-        Host(None, "Clinic C"),
-        Host("relay://relay.example:7790", "Clinic D"),
-        Host("tcp://[fd00::2]:7700"),
-        Host("tcp://[fd00::3]:7900"),
+        Site("tcp://10.8.0.10:7700"),
+        Site("tcp://10.8.0.11:7800", "Clinic B, Ward 2"),
+        Site(None, "Clinic C"),
+        Site("relay://relay.example:7790", "Clinic D"),
+        Site("tcp://[fd00::2]:7700"),
+        Site("tcp://[fd00::3]:7900"),
     ]
 
 
