@@ -23,6 +23,7 @@ from dpeer.topology import spectral_gap as gap_of
 from dpeer.topology.connectivity import LIMIT, survivable_losses
 from dpeer.topology.declared import DECLARED, stationary
 from dpeer.topology.settings import GraphSettings
+from dpeer.topology.user_graphs import is_function
 
 DEFAULT_SIZE = 8
 
@@ -77,7 +78,7 @@ def _build_all(asked: list[str] | None, sizes: list[int] | None, options: Mappin
     Raises:
         ConfigurationError: One of them does not exist.
     """
-    details = {}
+    details, secret = dict[str, Any](), None
     given = {name: value for name, value in options.items() if value is not None and name != "federation"}
     if options["federation"] is not None:
         from dpeer.federation.config import load  # torch, which takes a second
@@ -85,9 +86,13 @@ def _build_all(asked: list[str] | None, sizes: list[int] | None, options: Mappin
         # The file has the numbers of declared weights.
         flags = {"weights": given.pop("weights")} if given.get("weights") == DECLARED else {}
         settings = load(options["federation"], flags)
-        details = {name: getattr(settings, name) for name in names(GraphSettings)}
+        details, secret = {name: getattr(settings, name) for name in names(GraphSettings)}, settings.secret
     details |= given
     first, size = details.pop("topology", "ring"), details.pop("size", None)
+    for name in filter(is_function, asked or [first]):
+        from dpeer.federation.policy import check_graph  # ZeroMQ, which all others do without
+
+        check_graph(name, secret)
 
     def size_for(name: str) -> int:
         return size or (size_of(name) if name.startswith("file:") else DEFAULT_SIZE)

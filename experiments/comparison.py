@@ -19,6 +19,7 @@ from dpeer.experiments.running import run_cells
 from dpeer.experiments.statistics import ResultsByRow
 from dpeer.experiments.tables import MEASURES, Table, accuracy_table, cost_table, metric_table
 from dpeer.experiments.variants import Variant
+from dpeer.federation.policy import check_graph
 from dpeer.results.files import make_folder
 from dpeer.results.files import replace as replace_file
 from dpeer.topology.settings import build_graph
@@ -91,7 +92,9 @@ class Comparison:
         tables = self._of.conditions
         for condition in tables:  # an impossible graph shows before hours of choosing
             for variant in self._of.variants:
-                build_graph(self.cell(variant, "", condition, self._of.seeds[0]).settings)
+                asked = self.cell(variant, "", condition, self._of.seeds[0]).settings
+                check_graph(asked.topology, asked.secret)
+                build_graph(asked)
         try:
             make_folder(self._out)
         except OSError as error:

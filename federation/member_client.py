@@ -12,6 +12,7 @@ from dpeer.exceptions import ConfigurationError, DpeerError, not_written
 from dpeer.federation import config
 from dpeer.federation.control_client import NotRunning, ask, ranks_of
 from dpeer.federation.member_changes import Situation
+from dpeer.federation.policy import check_graph
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.member_list import MOST_BYTES, NO_KEY, Key, MemberList, MemberListError, decode, of_document
 from dpeer.peer.core.member_lists import Stamp
@@ -39,15 +40,19 @@ def asked(place: Path, federation: Path | None) -> Asked:
         federation: The federation file; None for ./dpeer.toml. A running peer has settings of its own.
 
     Raises:
-        ConfigurationError: No peer runs there, its federation has no operators, or the file cannot be read.
+        ConfigurationError: No peer runs there, its federation has no operators, the file cannot be read, or the
+            site's policy forbids the graph's program.
     """
     if not place.is_dir():
         one = read_list(place)
         if config.source(federation) is None:
             raise ConfigurationError(f"{str(place)!r}: name the federation file, too, with --federation FILE")
-        return Asked(None, Situation(one), config.load(federation, {}))
-    folder, answer = _ask(place)
-    return Asked(folder, _situation(answer), Settings.model_validate_json(json.dumps(answer["settings"])))
+        found = Asked(None, Situation(one), config.load(federation, {}))
+    else:
+        folder, answer = _ask(place)
+        found = Asked(folder, _situation(answer), Settings.model_validate_json(json.dumps(answer["settings"])))
+    check_graph(found.settings.topology, found.settings.secret)
+    return found
 
 
 def look(place: Path) -> tuple[Situation, Mapping[str, Any]]:

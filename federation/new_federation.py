@@ -24,6 +24,7 @@ from dpeer.federation.keys import (
     write_operator,
     write_secret,
 )
+from dpeer.federation.policy import check_graph
 from dpeer.federation.settings import Settings
 from dpeer.peer.peer import dialled
 from dpeer.sections import in_words
@@ -266,6 +267,7 @@ def plan(flags: Mapping[str, Any], hosts: Sequence[Site] | None, folder: Path, *
     checked = from_flags({**values, "rank": keyed})
     everyone = addresses(checked, checked.size)
     public_keys(checked, checked.size)
+    check_graph(checked.topology, checked.secret)
     graph = build_graph(checked)
     neighbors = [graph.connections(rank, checked.rounds) for rank in range(checked.size)]
     for rank, others in enumerate(neighbors):

@@ -112,7 +112,7 @@ class Policy(Section):
                 yield rule, name, value, digest in (listed or ()), f": {digest}"
             elif value is not None and listed is not None and name == rule.removesuffix("s"):
                 yield rule, name, value, value in listed, ""
-        if safe and self.leaves is not None:
+        if safe and self.leaves is not None and "algorithm" in values:
             shares = training.find_algorithm(values["algorithm"]).shares
             yield "leaves", "algorithm", values["algorithm"], shares != "model", f", which sends its {shares}"
 
@@ -142,6 +142,16 @@ def obey(verdicts: Verdicts) -> None:
     """
     if (why := next((text for allowed, text in verdicts if not allowed), None)) is not None:
         raise ConfigurationError(why)
+
+
+def check_graph(topology: str, secret: Path | None = None) -> None:
+    """Refuse a graph's function that this site does not list, before a command that starts nothing imports it.
+
+    Raises:
+        ConfigurationError: Names the file and its hash.
+    """
+    if is_function(topology) and (policy := find(secret)) is not None:
+        obey(policy.programs({"topology": topology}))
 
 
 def find(secret: Path | None) -> Policy | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError, ConfigurationError
+from dpeer.federation.policy import check_graph
 from dpeer.peer import checkpoint
 from dpeer.peer.core.member_list import MemberList, MemberListError
 from dpeer.peer.core.wire import federation_id
@@ -229,6 +230,7 @@ def _planned(folder: Path, summary: PeerSummary, rank: int, state: checkpoint.St
         settings = GraphSettings.model_validate(asked)
     except ValueError as error:
         raise _damaged(folder, SUMMARY) from error
+    check_graph(settings.topology)
     graph = build_graph(settings)
     if graph.digest != state.fingerprint.get("edges"):
         raise ConfigurationError(

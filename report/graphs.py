@@ -17,6 +17,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from dpeer.exceptions import DpeerError
+from dpeer.federation.policy import check_graph
 from dpeer.report.shown import Report
 from dpeer.report.style import GREY, Panel, new_figure, wrap
 from dpeer.results.groups import Group, Measure
@@ -177,6 +178,7 @@ def _graph(group: Group) -> Topology | None:
     if "topology" not in asked:
         return None
     try:
+        check_graph(asked["topology"])
         # With the default weights: others may not suit the graph, and are not seen.
         return build_graph(GraphSettings.model_validate({**asked, "size": group.size}))
     except (DpeerError, OSError, ValueError):

@@ -12,6 +12,7 @@ import dpeer as api
 from dpeer import toml_text
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation import config
+from dpeer.federation.member_client import write_list
 from dpeer.federation.policy import ENVIRONMENT, Policy, find
 from dpeer.federation.settings import Settings
 from dpeer.federation.starting import Starting
@@ -136,6 +137,25 @@ def test_no_command_on_a_federation_file_imports_an_algorithm_that_is_not_listed
         ended = dpeer(*command)
         assert ended.code == 2
         assert f'without algorithms it forbids algorithm = "mine.py:Rule" ({origin}): sha256:' in ended.err
+    assert not Path("ran").exists()
+
+
+def test_no_command_imports_a_graphs_function_that_is_not_listed(policy: Any, dpeer: Any) -> None:
+    Path("mine.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
+    Path("dpeer.toml").write_text(f"size = 2\ntopology = 'mine.py:f'\noperators = ['{KEYS[0]}']\nname = 'a'\n")
+    members = {rank: Member(None, (key,)) for rank, key in enumerate(KEYS)}
+    write_list(Path("0.json"), MemberList("ab" * 32, 0, b"", members, {}, 5, "ring", "cd" * 16))
+    policy("rounds = 5")
+    for command in (
+        "topology show --federation dpeer.toml",
+        "topology spectral-gap --topology ring,mine.py:f",
+        "members extend 0.json --federation dpeer.toml --rounds 9 --dry-run",
+        "init new --size 2 --topology mine.py:f",
+        "compare --task digits --algorithms local,dfedavgm --topology mine.py:f",
+    ):
+        ended = dpeer(*command.split())
+        assert ended.code == 2
+        assert 'without algorithms it forbids topology = "mine.py:f"' in ended.err, command
     assert not Path("ran").exists()
 
 
