@@ -52,8 +52,8 @@ def report(
     if labels and len(labels) != len(folders):
         raise ConfigurationError(f"--label: {len(labels)} for {len(folders)} folders; give one for each, or none")
     check_libraries("dpeer report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
-    from dpeer.report.out_folder import check_out
     from dpeer.report.page import write_report  # needs the optional libraries
+    from dpeer.report.pages import check_out
 
     check_out(out)
     runs = find_runs(folders)
@@ -66,9 +66,9 @@ def report(
 def _of_site(folder: Path, out: Path, title: str | None) -> None:
     check_libraries("dpeer report --site", "plot", jinja2="Jinja2")
     from dpeer.federation.site_records import read
-    from dpeer.report import out_folder
+    from dpeer.report.pages import check_out, write
     from dpeer.report.site_page import page
 
-    out_folder.check_out(out)
-    (path,) = out_folder.write(out, page(folder, read(folder), title), {})
+    check_out(out)
+    (path,) = write(out, page(folder, read(folder), title), {})
     click.echo(f"{path}: what left this site; open it in a browser")

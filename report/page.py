@@ -14,10 +14,9 @@ from matplotlib.figure import Figure
 
 from dpeer.federation.settings import aside
 from dpeer.report import by_peer, by_round, graphs, round_costs
-from dpeer.report.out_folder import write
+from dpeer.report.pages import render, write
 from dpeer.report.shown import Report
 from dpeer.report.style import COLORS, DPI, Panel, looks
-from dpeer.report.templates import REPORT, render
 from dpeer.results import units
 from dpeer.results.figures import all_metrics, called, in_order
 from dpeer.results.groups import Group, Grouped, as_text, choose, distances, group_runs, mean_of, settled
@@ -51,7 +50,7 @@ def write_report(runs: Sequence[RunFolder], out: Path, labels: Sequence[str], ti
     with looks():
         pictures = {name: _png(panel.figure) for name, panel in panels.items() if panel.figure is not None}
     page = render(
-        REPORT,
+        "report.html",
         title=title or _title(grouped),
         summary=_in_words(grouped),
         incomplete=_incomplete(grouped),

@@ -118,7 +118,7 @@ class Page:
 
     @staticmethod
     def _plain(html: str) -> str:
-        return unescape(re.sub(r"<[^>]*>", "", html)).strip()
+        return " ".join(unescape(re.sub(r"<[^>]*>", "", html)).split())
 
 
 @pytest.fixture

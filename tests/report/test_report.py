@@ -16,8 +16,8 @@ from PIL import Image
 
 from dpeer.exceptions import OutputError
 from dpeer.federation.settings import aside
-from dpeer.report.out_folder import check_out
 from dpeer.report.page import make_panels
+from dpeer.report.pages import check_out
 from dpeer.report.shown import Report
 from dpeer.report.style import Panel
 from dpeer.results.effect import as_entry

@@ -1,15 +1,29 @@
-"""The folder of a report: a check of what is there, and the writer of its page and pictures."""
+"""Pages as HTML, made of the files in templates/, and the folder that one is written to with its pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+import dpeer
 from dpeer.exceptions import OutputError, not_written
 
 PAGE = "index.html"
 MARK = '<meta name="generator" content="dpeer report'
 """The beginning of the head of every page, and of no other."""
+
+
+def render(template: str, filters: Mapping[str, Callable[..., Any]] | None = None, **values: Any) -> str:
+    """A page as HTML; text is escaped, and a value that is missing is an error."""
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= filters or {}
+    return environment.get_template(template).render(version=dpeer.__version__, **values)
 
 
 def check_out(out: Path) -> None:
