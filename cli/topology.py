@@ -155,7 +155,7 @@ def _check_path(path: Path) -> None:
 
 
 def _draw(shown: Topology, path: Path) -> None:
-    from dpeer.report.topology_plot import picture  # needs matplotlib, an optional library
+    from dpeer.report.graphs import picture  # needs matplotlib, an optional library
 
     image = picture(shown, path.suffix.lower().removeprefix("."))
     try:

@@ -11,8 +11,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from dpeer.report.shown import Report
-from dpeer.report.style import COLORS, GREY, Panel, legend, name_rows, new_figure
+from dpeer.report.style import COLORS, GREY, Panel, Report, legend, name_rows, new_figure
 from dpeer.results.effect import LOCAL_ONLY, Effect, Verdict, headline, verdict_word
 from dpeer.results.effect_statistics import members_text
 from dpeer.results.groups import Group

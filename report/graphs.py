@@ -13,13 +13,13 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize, to_hex
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from dpeer.exceptions import DpeerError
 from dpeer.federation.policy import check_graph
-from dpeer.report.shown import Report
-from dpeer.report.style import GREY, Panel, new_figure, wrap
+from dpeer.report.style import GREY, Panel, Report, looks, new_figure, saved, wrap
 from dpeer.results.groups import Group, Measure
 from dpeer.sections import names
 from dpeer.topology import Topology
@@ -188,3 +188,12 @@ def _graph(group: Group) -> Topology | None:
 def _by_rank(group: Group, measure: Measure) -> dict[int, float]:
     found = [run.finals(measure.key) for run in group.runs]
     return {rank: fmean(each[rank] for each in found if rank in each) for rank in sorted(set().union(*found))}
+
+
+def picture(graph: Topology, suffix: str) -> bytes:
+    """The picture of `dpeer topology show --plot` as a file's content, png or svg."""
+    with looks():
+        figure = Figure(figsize=(5.2, 5.6), layout="constrained")
+        figure.suptitle(f"{graph.size} peers, {graph.weights_rule} weights", fontsize=12)
+        draw_tile(figure.subplots(), graph)
+        return saved(figure, suffix)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Literal
 
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from dpeer.federation.settings import aside
-from dpeer.report import by_peer, by_round, graphs, round_costs
+from dpeer.report import by_peer, by_round, graphs
 from dpeer.report.pages import render, write
-from dpeer.report.shown import Report
-from dpeer.report.style import COLORS, DPI, Panel, looks
+from dpeer.report.style import COLORS, Panel, Report, looks, saved
 from dpeer.results import units
 from dpeer.results.figures import all_metrics, called, in_order
 from dpeer.results.groups import Group, Grouped, as_text, choose, distances, group_runs, mean_of, settled
@@ -28,7 +25,7 @@ NONE = "-"
 PICTURES: Mapping[str, Callable[[Report], Panel | None]] = {
     "accuracy-by-round": by_round.accuracy_by_round,
     "accuracy-by-peer": by_peer.results_of_peers,
-    "time-and-bytes": round_costs.time_and_bytes,
+    "time-and-bytes": by_round.time_and_bytes,
     "disagreement-by-round": by_round.disagreement_by_round,
     "graph": graphs.tiles,
 }
@@ -48,7 +45,7 @@ def write_report(runs: Sequence[RunFolder], out: Path, labels: Sequence[str], ti
     report = Report(grouped, choose(grouped.groups))
     panels = make_panels(report)
     with looks():
-        pictures = {name: _png(panel.figure) for name, panel in panels.items() if panel.figure is not None}
+        pictures = {name: saved(panel.figure) for name, panel in panels.items() if panel.figure is not None}
     page = render(
         "report.html",
         title=title or _title(grouped),
@@ -70,12 +67,6 @@ def make_panels(report: Report) -> dict[str, Panel]:
         panels |= {name: make(report) for name, make in PICTURES.items()}
     panels["runs"] = _runs(report.groups)
     return {name: panel for name, panel in panels.items() if panel is not None}
-
-
-def _png(figure: Figure) -> bytes:
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=DPI)
-    return file.getvalue()
 
 
 def _title(grouped: Grouped) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import matplotlib.style
@@ -17,7 +19,9 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from dpeer.results.groups import Group, Grouped, Measure
 
 WIDTH = 7.4
 """Inches; with this font letters are as large as the page's own when the page is 60 characters wide."""
@@ -31,6 +35,8 @@ _SETTINGS = {
     "xtick.labelsize": 10.0,
     "ytick.labelsize": 10.0,
     "text.parse_math": False,  # a dollar sign in a label is one
+    "svg.fonttype": "none",  # text that can be searched and read aloud
+    "svg.hashsalt": "dpeer",  # else the file differs from call to call
 }
 
 # Okabe and Ito's palette, which color-blind people can tell apart, with a grey for its yellow, too pale on white.
@@ -54,7 +60,7 @@ class Panel:
         alt: The picture in words.
         figure: The picture.
         lead: A sentence above the table.
-        columns: The table's columns: their headings, and how their cells are set (see `templates.TABLE`).
+        columns: The table's columns: their headings, and how their cells are set (see templates/table.html).
         rows: The table's cells.
         terms: Names with values, below the caption.
     """
@@ -77,14 +83,22 @@ def looks() -> Iterator[None]:
         yield
 
 
+def saved(figure: Figure, suffix: str = "png") -> bytes:
+    """A picture as a file's content, png or svg."""
+    file = io.BytesIO()
+    figure.savefig(file, format=suffix, dpi=DPI, metadata={"Date": None} if suffix == "svg" else None)
+    return file.getvalue()
+
+
 def new_figure(height: float) -> Figure:
     """An empty figure."""
     return Figure(figsize=(WIDTH, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
 
 
 def look(style: int) -> dict[str, Any]:
-    """Color and marker of a group."""
-    return {"color": COLORS[style % len(COLORS)], "marker": MARKERS[style % len(MARKERS)], "ms": 5.5, "lw": 1.7}
+    """Color and marker of a group; markers stand at other places than on other lines."""
+    color, marker = COLORS[style % len(COLORS)], MARKERS[style % len(MARKERS)]
+    return {"color": color, "marker": marker, "ms": 5.5, "lw": 1.7, "markevery": (0.015 * style, 0.12)}
 
 
 def log_ticks(axis: Axis) -> None:
@@ -104,12 +118,6 @@ def tidy(axes: Axes) -> None:
     axes.grid(color="#dddddd", lw=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def whole_rounds(axes: Axes, least: int, most: int) -> None:
-    """Label whole rounds only, and none after the last one, where something else may be drawn."""
-    ticks = MaxNLocator(nbins=7, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1).tick_values(0, max(most, 1))
-    axes.set_xticks([tick for tick in ticks if least <= tick <= most])
 
 
 def legend(figure: Figure, names: Mapping[int, str], kinds: Sequence[Artist]) -> None:
@@ -141,20 +149,51 @@ def name_rows(axes: Axes, names: list[str]) -> None:
 
 
 def wrap(name: str, width: int) -> str:
-    """A label in two lines, broken between settings if that is enough."""
-    lines = [""]
-    for part in name.split(", "):
-        joined = f"{lines[-1]}, {part}" if lines[-1] else part
-        if len(joined) <= width or not lines[-1]:
-            lines[-1] = joined
-        else:
-            lines[-1] += ","
-            lines.append(part)
-    fitting = len(lines) <= 2 and max(map(len, lines)) <= width + 2
-    return "\n".join(lines if fitting else textwrap.wrap(name, width, max_lines=2, placeholder="…"))
+    """A label in at most two lines."""
+    return "\n".join(textwrap.wrap(name, width, max_lines=2, placeholder="…"))
 
 
 def clip(name: str, most: int = 64) -> str:
     """A name, cut to leave room for the picture; matplotlib would leave out one that begins with an underscore."""
     name = f" {name}" if name.startswith("_") else name
     return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+LINES = 8
+"""The most groups in a picture of lines."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The data that panels draw from.
+
+    Attributes:
+        grouped: All runs, in groups that differ in their seed alone.
+        measure: The metric that the runs are judged by.
+    """
+
+    grouped: Grouped
+    measure: Measure
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups, by number."""
+        return self.grouped.groups
+
+    @cached_property
+    def best(self) -> tuple[Group, ...]:
+        """The groups in pictures of lines, by number: of many those that did best."""
+        ranked = sorted(self.groups, key=self.measure.standing, reverse=True)[:LINES]
+        return tuple(sorted(ranked, key=lambda group: group.number))
+
+    @cached_property
+    def styles(self) -> dict[int, int]:
+        """By the number of a group in pictures of lines, which look it has."""
+        return {group.number: style for style, group in enumerate(self.best)}
+
+    @property
+    def remark(self) -> str:
+        """A sentence on the groups that pictures of lines leave out; empty if they have all."""
+        if len(self.best) == len(self.groups):
+            return ""
+        return f"The {LINES} of {len(self.groups)} groups with the best {self.measure.name}; the table has all."

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dpeer.report.graphs import place
-from dpeer.report.topology_plot import picture
+from dpeer.report.graphs import picture, place
 from dpeer.topology import TOPOLOGIES, build
 
 Command = Callable[..., Any]

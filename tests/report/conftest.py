@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dpeer.report.shown import Report
+from dpeer.report.style import Report
 from dpeer.results.groups import ACCURACY, group_runs
 from dpeer.results.run_folders import find_runs
 

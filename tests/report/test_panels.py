@@ -7,9 +7,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from dpeer.report.by_peer import headlines, results_of_peers
-from dpeer.report.round_costs import parts_of, time_and_bytes
-from dpeer.report.shown import Report
-from dpeer.report.style import log_ticks
+from dpeer.report.by_round import parts_of, time_and_bytes
+from dpeer.report.style import Report, log_ticks
 from dpeer.results.effect import as_entry
 from dpeer.results.groups import LOSS
 

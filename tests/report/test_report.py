@@ -18,8 +18,7 @@ from dpeer.exceptions import OutputError
 from dpeer.federation.settings import aside
 from dpeer.report.page import make_panels
 from dpeer.report.pages import check_out
-from dpeer.report.shown import Report
-from dpeer.report.style import Panel
+from dpeer.report.style import Panel, Report
 from dpeer.results.effect import as_entry
 from dpeer.results.groups import choose, group_runs
 from dpeer.results.run_folders import find_runs
