@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +48,15 @@ def dashboard(runs: Sequence[Path], listen: ServeAddress) -> int:
       dpeer dashboard dpeer-run other-run --listen 7790
     """  # noqa: D301 - \b is click's
     check_libraries("dpeer dashboard", "dashboard", starlette="starlette", uvicorn="uvicorn")
-    from dpeer.report.dashboard.server import Dashboard, Looks
+    from dpeer.report.dashboard.server import Dashboard
+    from dpeer.report.dashboard.view import look_at
 
     if listen.everywhere:
         raise ConfigurationError(
             f"--listen {listen}: name one address of this host: the page answers browsers that ask for that name alone"
         )
     named = runs or [DEFAULT]
-    looks = Looks(named)
+    looks = partial(look_at, named)
     looks()  # a mistake shows now, and not on the page
     with asked_to_stop() as asked, Dashboard(listen, looks, f"dpeer: {listed([*map(str, named)])}") as page:
         click.echo(f"dpeer: the page is at http://{page.address}/; Ctrl-C ends it, not the run")

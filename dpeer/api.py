@@ -97,8 +97,8 @@ class Run:
             ConfigurationError: matplotlib or Jinja2 is not installed.
         """
         check_libraries("Run.report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
-        from dpeer.report.out_folder import check_out
         from dpeer.report.page import write_report
+        from dpeer.report.pages import check_out
         from dpeer.results.run_folders import find_runs
 
         out = Path(path)

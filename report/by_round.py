@@ -52,7 +52,7 @@ def accuracy_by_round(report: Report) -> Panel:
         caption += f"Bands: the {band}{', all seeds together' if _several_seeds(report) else ''}. "
     figure, axes = _axes(report, curves, measure.axis, kinds)
     for number, curve in trained.items():
-        alone = {"marker": "_", "ms": 14, "mew": 2} if len(curve.rounds) == 1 else {}
+        alone: dict[str, Any] = {"marker": "_", "ms": 14, "mew": 2} if len(curve.rounds) == 1 else {}
         color = look(report.styles[number])["color"]
         axes.plot(curve.rounds, curve.mean, color=color, lw=1.1, **_DASHED, **alone, alpha=0.8, zorder=1.8)
     for number, curve in curves.items():
@@ -61,9 +61,8 @@ def accuracy_by_round(report: Report) -> Panel:
         if bands:
             axes.fill_between(curve.rounds, curve.low, curve.high, color=style["color"], alpha=0.15, lw=0)
     ends = [
-        f"{group.name}: {curve.mean[0]:.3f} in round {curve.rounds[0]}, {curve.mean[-1]:.3f} in round "
-        f"{curve.rounds[-1]}."
-        if (curve := curves.get(group.number))
+        f"{group.name}: {one.mean[0]:.3f} in round {one.rounds[0]}, {one.mean[-1]:.3f} in round {one.rounds[-1]}."
+        if (one := curves.get(group.number))
         else f"{group.name}: not evaluated."
         for group in report.best
     ]

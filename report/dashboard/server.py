@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,10 +22,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dpeer.exceptions import DpeerError
-from dpeer.federation.control_client import look
 from dpeer.federation.serve_address import ServeAddress, bound
-from dpeer.report.dashboard.rounds import Rounds
-from dpeer.report.dashboard.view import view
 from dpeer.results.files import finite
 
 _PAGE = Path(__file__).parent / "page"
@@ -33,9 +30,6 @@ _PAGE = Path(__file__).parent / "page"
 
 _EVERY = 1.0
 """Seconds between two looks at the peers, however many pages are open."""
-
-_PATIENCE = 1.0
-"""Seconds that a look waits for a peer's answer."""
 
 _HEADERS = {
     b"content-security-policy": b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -45,29 +39,6 @@ _HEADERS = {
 }
 
 Source = Callable[[], dict[str, Any]]
-
-
-class Looks:
-    """Looks at the peers of run folders, and at their last rounds.
-
-    Args:
-        runs: Run folders, or ranks' folders.
-    """
-
-    def __init__(self, runs: Iterable[Path]) -> None:
-        self._runs = list(runs)
-        self._rounds: dict[Path, Rounds] = {}
-
-    def __call__(self) -> dict[str, Any]:
-        """What the page shows now.
-
-        Raises:
-            ConfigurationError: A folder holds no run.
-        """
-        places = look(self._runs, _PATIENCE)
-        for one in places:
-            self._rounds.setdefault(one.folder, Rounds(one.folder)).look()
-        return view(places, self._rounds)
 
 
 class Dashboard:

@@ -1,24 +1,95 @@
-"""What the dashboard shows at one moment: tiles, peers that take no part, links, waits and rows, as JSON values."""
+"""What the dashboard shows at one moment, as JSON values: tiles, links, waits, a row for each peer and its last rounds."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
 from dpeer.federation import snapshot_words as words
-from dpeer.federation.control_client import Place
+from dpeer.federation.control_client import Place, look
 from dpeer.federation.snapshot_words import unready
-from dpeer.report.dashboard.rounds import Rounds
+from dpeer.results.files import METRICS, parse
+from dpeer.results.json_fields import number, table, whole, wholes
 
 Standing = Literal["part", "idle", "away", "ended", "unasked"]
 """A peer takes part in rounds, runs without, does not run or answer, or has ended; or is a member without a folder."""
 
 WITHHELD = "see the peer's log"
 """What stands in place of a reason that may name an address or a setting: other hosts may read the page."""
+
+KEPT = 200
+"""Rounds of a peer that are shown."""
+
+_TAIL = 2**20
+"""Bytes at the end of a long metrics.jsonl in which these rounds are looked for."""
+
+_PATIENCE = 1.0
+"""Seconds that a look waits for a peer's answer."""
+
+_OF_DATA = ("accuracy", "test_loss")
+"""Figures that stay in the rank's folder where privacy is on."""
+
+
+@dataclass(frozen=True)
+class History:
+    """The last rounds of a peer.
+
+    Attributes:
+        columns: By figure, a value for each round, and "round", counted from 1; under privacy no figure of the data.
+        private: Whether the data are protected: lines have the privacy loss.
+    """
+
+    columns: Mapping[str, Sequence[float | None]]
+    private: bool = False
+
+    def last(self, figure: str) -> float | None:
+        """The newest value of a figure; None where it is not measured, or stays in the folder."""
+        return next((value for value in reversed(self.columns.get(figure, ())) if value is not None), None)
+
+
+_histories: dict[Path, tuple[tuple[int, ...], History]] = {}
+
+
+def history(folder: Path) -> History:
+    """The last rounds in a rank's folder, read again when its metrics.jsonl has changed."""
+    path = folder / METRICS
+    try:
+        found = path.stat()
+        state = found.st_size, found.st_ino, found.st_mtime_ns
+        if path not in _histories or _histories[path][0] != state:
+            _histories[path] = state, _history(path, found.st_size)
+    except OSError:
+        return History({})
+    return _histories[path][1]
+
+
+def _history(path: Path, size: int) -> History:
+    with path.open("rb") as file:
+        file.seek(max(0, size - _TAIL))
+        content = file.read().rpartition(b"\n")[0]  # half a line is none yet
+    entries = [entry for line in content.decode(errors="replace").splitlines()[-KEPT:] if (entry := parse(line))]
+    found = {at: entry for entry in entries if (at := whole(entry.get("round"))) is not None}
+    lines = [_figures(entry) for _, entry in sorted(found.items())]
+    private = any(table(entry.get("privacy")) is not None for entry in entries)
+    names = [name for name in _figures({}) if not (private and name in _OF_DATA)]
+    return History(
+        {"round": [at + 1 for at in sorted(found)], **{n: [one[n] for one in lines] for n in names}}, private
+    )
+
+
+def _figures(entry: Mapping[str, Any]) -> dict[str, float | None]:
+    """What a line states of its round; None for what is missing or damaged."""
+    seconds = [number(entry.get(f"{name}_seconds")) for name in ("train", "exchange", "mix")]
+    missed = wholes(entry.get("missed"))
+    return {
+        **{name: number(entry.get(name)) for name in ("accuracy", "test_loss", "disagreement")},
+        "round_seconds": None if None in seconds else sum(one or 0.0 for one in seconds),
+        "missed": None if missed is None else len(missed),
+    }
 
 
 @dataclass(frozen=True)
@@ -32,7 +103,7 @@ class _Peer:
     completed: int | None
     rounds: int | None
     answer: Mapping[str, Any] = field(default_factory=dict)
-    history: Rounds | None = None
+    history: History = field(default_factory=lambda: History({}))
 
     @property
     def rank(self) -> int | None:
@@ -42,21 +113,21 @@ class _Peer:
 
     def last(self, figure: str) -> float | None:
         """The newest value of a figure of its rounds."""
-        return None if self.history is None else self.history.last(figure)
-
-    @property
-    def private(self) -> bool:
-        return self.history is not None and self.history.private
+        return self.history.last(figure)
 
 
-def view(places: Sequence[Place], histories: Mapping[Path, Rounds]) -> dict[str, Any]:
-    """The view of peers that were looked at, and of the members that they know of.
+def look_at(runs: Iterable[Path]) -> dict[str, Any]:
+    """What the page shows now of the peers in run folders, or in ranks' folders.
 
-    Args:
-        places: The peers of this host.
-        histories: Their last rounds, by folder.
+    Raises:
+        ConfigurationError: A folder holds no run.
     """
-    peers = [_peer(one, histories[one.folder]) for one in places]
+    return view(look(list(runs), _PATIENCE))
+
+
+def view(places: Sequence[Place]) -> dict[str, Any]:
+    """The view of peers that were looked at, and of the members that they know of."""
+    peers = [_peer(one, history(one.folder)) for one in places]
     peers += _others(peers)
     peers.sort(key=lambda one: (one.rank is None, one.rank or 0, one.name))
     standings: Counter[str] = Counter(one.standing for one in peers)
@@ -64,7 +135,7 @@ def view(places: Sequence[Place], histories: Mapping[Path, Rounds]) -> dict[str,
         "news": _news(standings),
         "tiles": _tiles(peers, standings),
         "trouble": _trouble(peers),
-        "private": sum(one.private for one in peers),
+        "private": sum(one.history.private for one in peers),
         "columns": _columns(peers),
         "peers": [
             {
@@ -75,14 +146,14 @@ def view(places: Sequence[Place], histories: Mapping[Path, Rounds]) -> dict[str,
                 "links": {str(other["rank"]): [other["liveness"], other["why"]]
                           for other in one.answer.get("neighbors", ())},
                 "waits": {str(other["rank"]): other["why"] for other in one.answer.get("waits_for", ())},
-                "history": {} if one.history is None else one.history.columns(),
+                "history": one.history.columns,
             }
             for one in peers
         ],
     }  # fmt: skip
 
 
-def _peer(place: Place, history: Rounds) -> _Peer:
+def _peer(place: Place, history: History) -> _Peer:
     found = place.answer
     if found is None:
         over = place.rounds is not None and (place.completed or 0) >= place.rounds

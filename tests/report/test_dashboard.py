@@ -13,48 +13,44 @@ from dpeer.exceptions import AddressError, ConfigurationError
 from dpeer.federation.control_client import Place
 from dpeer.federation.serve_address import read_serve
 from dpeer.peer.snapshot import Awaited, NeighborSnapshot
-from dpeer.report.dashboard.rounds import KEPT, Rounds
-from dpeer.report.dashboard.view import view
+from dpeer.report.dashboard.view import KEPT, History, history, look_at, view
 from tests.federation.statuses import WELL, entry
 
 
-def written(folder: Path, *entries: dict[str, Any], mode: str = "w") -> Rounds:
-    """A rank's folder with these lines, and its rounds after a look."""
+def written(folder: Path, *entries: dict[str, Any], mode: str = "w") -> History:
+    """The last rounds in a rank's folder with these lines."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "metrics.jsonl").open(mode) as file:
         file.writelines(f"{json.dumps(one)}\n" for one in entries)
-    found = Rounds(folder)
-    found.look()
-    return found
+    return history(folder)
 
 
 def test_rounds_are_read_as_they_are_written_and_the_last_are_kept(tmp_path: Path) -> None:
     found = written(tmp_path, *(entry(number) for number in range(KEPT + 5)))
-    assert found.columns()["round"] == list(range(6, KEPT + 6)), "counted from 1"
+    assert found.columns["round"] == list(range(6, KEPT + 6)), "counted from 1"
     assert (found.last("accuracy"), found.last("round_seconds"), found.last("missed")) == (0.5, 1.75, 1)
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write(json.dumps(entry(KEPT + 5, accuracy=0.75)) + '\n{"round": ')
-    found.look()
-    assert (found.columns()["round"][-1], found.last("accuracy")) == (KEPT + 6, 0.75), "half a line is none yet"
+    found = history(tmp_path)
+    assert (found.columns["round"][-1], found.last("accuracy")) == (KEPT + 6, 0.75), "half a line is none yet"
 
 
 def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
-    found = written(tmp_path, *(entry(number) for number in range(5)))
-    written(tmp_path, entry(0, accuracy=0.25))
-    found.look()
-    assert (found.columns()["round"], found.last("accuracy")) == ([1], 0.25)
+    written(tmp_path, *(entry(number) for number in range(5)))
+    found = written(tmp_path, entry(0, accuracy=0.25))
+    assert (found.columns["round"], found.last("accuracy")) == ([1], 0.25)
     (tmp_path / "new").write_text(json.dumps(entry(7)) + "\n")
     (tmp_path / "new").replace(tmp_path / "metrics.jsonl")
-    found.look()
-    assert found.columns()["round"] == [8]
+    found = history(tmp_path)
+    assert found.columns["round"] == [8]
     (tmp_path / "metrics.jsonl").unlink()
-    found.look()
-    assert found.columns()["round"] == []
+    found = history(tmp_path)
+    assert found.columns == {}
 
 
 def test_damaged_lines_are_left_out_and_damaged_values_unknown(tmp_path: Path) -> None:
     found = written(tmp_path, {"round": -1}, {"accuracy": 1.0}, {"round": 3, "train_seconds": "long", "missed": 7})
-    assert found.columns() == {
+    assert found.columns == {
         "round": [4], "accuracy": [None], "test_loss": [None], "disagreement": [None], "round_seconds": [None],
         "missed": [None],
     }  # fmt: skip
@@ -62,14 +58,13 @@ def test_damaged_lines_are_left_out_and_damaged_values_unknown(tmp_path: Path) -
 
 def test_with_privacy_no_figure_of_the_data_is_there(tmp_path: Path) -> None:
     found = written(tmp_path, entry(0), entry(1, privacy={"epsilon": 1.0}, disagreement=0.5))
-    assert found.columns() == {"round": [1, 2], "disagreement": [None, 0.5], "round_seconds": [1.75] * 2,
+    assert found.columns == {"round": [1, 2], "disagreement": [None, 0.5], "round_seconds": [1.75] * 2,
                                "missed": [1, 1]}  # fmt: skip
     assert found.last("accuracy") is None
 
 
-def shown(*places: Place, history: Rounds | None = None) -> dict[str, Any]:
-    nothing = Rounds(Path("nowhere"))
-    return json.loads(json.dumps(view(places, {one.folder: history or nothing for one in places})))
+def shown(*places: Place) -> dict[str, Any]:
+    return json.loads(json.dumps(view(places)))
 
 
 def by_rank(found: dict[str, Any], name: str) -> dict[int, Any]:
@@ -108,8 +103,8 @@ def test_peers_stand_as_they_run_hang_and_have_ended_and_members_elsewhere_are_t
 
 
 def test_figures_are_tiles_cells_and_curves(tmp_path: Path) -> None:
-    history = written(tmp_path, entry(7), entry(8, accuracy=0.625))
-    found = shown(Place(Path("rank-2"), asdict(WELL)), history=history)
+    written(tmp_path / "rank-2", entry(7), entry(8, accuracy=0.625))
+    found = shown(Place(tmp_path / "rank-2", asdict(WELL)))
     assert ["accuracy", "0.625", ""] in found["tiles"]
     assert ["epsilon", "1.25", "at delta 1e-05"] in found["tiles"]
     assert (cells(found, "accuracy"), cells(found, "disk left")) == (["0.625"], ["5.0 MB"])
@@ -167,10 +162,10 @@ def test_a_web_page_of_another_name_cannot_read_it_through_a_browser(port: int, 
 
 def test_what_cannot_be_looked_at_is_stated(tmp_path: Path) -> None:
     server = pytest.importorskip("dpeer.report.dashboard.server")
-    with server.Dashboard(read_serve("0"), server.Looks([tmp_path / "gone"]), "a run") as page:
+    with server.Dashboard(read_serve("0"), lambda: look_at([tmp_path / "gone"]), "a run") as page:
         code, text, _ = get(page.address.port, "/peers.json")
         assert (code, "no folder" in json.loads(text)["error"]) == (503, True)
         with pytest.raises(AddressError, match=r"^--listen 127\.0\.0\.1:"):
             server.Dashboard(page.address, dict, "")
     with pytest.raises(ConfigurationError, match="no folder"):
-        server.Looks([tmp_path / "gone"])()
+        look_at([tmp_path / "gone"])
