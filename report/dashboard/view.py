@@ -1,4 +1,4 @@
-"""What the dashboard shows at one moment, as JSON values: tiles, links, waits, a row for each peer and its last rounds."""
+"""What the dashboard shows at one moment, as JSON values: tiles, links, waits, and a row and rounds of each peer."""
 
 from __future__ import annotations
 
