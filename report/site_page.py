@@ -139,7 +139,7 @@ def _rows(tensors: Tensors) -> list[tuple[str, str, str]]:
 
 
 def _named(value: Any) -> str:
-    """A setting's value; of a path to a program its last part alone, of hashes of names only how many there are."""
+    """A setting's value; of a path to a program its last part alone, of hashes of names only their number."""
     if value is None:
         return "none"
     if isinstance(value, Mapping):
