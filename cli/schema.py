@@ -13,7 +13,7 @@ from dpeer.cli.tables import plain_table, print_table
 from dpeer.exceptions import ConfigurationError, OutputError, not_written
 from dpeer.training.data.duplicate_rows import count_equal, digests, in_words
 from dpeer.training.data.tables import check as checking
-from dpeer.training.data.tables import merge as merging
+from dpeer.training.data.tables import propose as proposing
 from dpeer.training.data.tables.check import Checked
 from dpeer.training.data.tables.guess import Guess
 from dpeer.training.data.tables.prepare import raw_rows
@@ -120,7 +120,7 @@ def merge(files: tuple[str, ...], out: Path, overwrite: bool) -> None:
     if len({*files}) < 2:
         raise ConfigurationError(f"schema merge {' '.join(files)}: expected two files or more")
     _check_free(out, overwrite)
-    merged = merging.merge({file: read_schema(file) for file in files})
+    merged = proposing.merge({file: read_schema(file) for file in files})
     _write(merged, out)
     _print_proposed(merged)
     click.echo(f"{out}: of {', '.join(files)}. Review it before you share it, then check each site's table against it")

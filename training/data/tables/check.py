@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpeer.exceptions import TaskError
 from dpeer.toml_text import value_text
-from dpeer.training.data.tables.decode import Decoded, Verdict, decode, readings
+from dpeer.training.data.tables.decode import Decoded, Read, Verdict, decode, readings
 from dpeer.training.data.tables.readings import advice
 from dpeer.training.data.tables.schema import Column, Date, Group, Schema, Target
 from dpeer.training.data.tables.sheet import Sheet
@@ -27,18 +27,15 @@ _MOST = 5
 _ROUNDED = 0.01
 """The largest share of the deviation of numbers that their rounding to float32 may be."""
 
-Judged = Column | Target | Group
-
 
 @dataclass(frozen=True)
 class Problem:
-    """A mistake in a column.
+    """A mistake in a column, and what would be right.
 
     Attributes:
         column: Its name.
-        what: The mistake, and what would be right.
-        cells: Where: rows' numbers as a spreadsheet shows them, with what stands there; empty if it is the column as a
-            whole.
+        what: The mistake.
+        cells: Rows' numbers as a spreadsheet shows them, with what stands there; empty if it is the whole column.
         rows: How many rows the table has.
     """
 
@@ -57,37 +54,24 @@ class Problem:
         if not self.cells:
             return f"column {self.column!r} {self.what}"
         counts, first = Counter(cell for _, cell in self.cells), {cell: row for row, cell in reversed(self.cells)}
+        shown = [_in_row(first[cell], cell, count) for cell, count in [*counts.items()][:most]]
+        left = sum([*counts.values()][len(shown) :])
         if most is None:
             shown = [_in_row(row, cell) for row, cell in self.cells]
-        else:
-            shown = [_in_row(first[cell], cell, count) for cell, count in [*counts.items()][:most]]
-        left = sum([*counts.values()][len(shown) :])
         more = f", and {left} more{rest}" if left else ""
         return f"column {self.column!r}, {len(self.cells)} of {self.rows} cells: {self.what}: {', '.join(shown)}{more}"
 
 
 def _in_row(row: int, cell: str, count: int = 1) -> str:
+    shown = repr(cell if len(cell) <= _LONGEST else f"{cell[:_LONGEST]}...") if cell else ""
     if count > 1:
-        return (
-            f"{_shortened(cell)!r} {count} times, first in row {row}" if cell else f"{count} times, first in row {row}"
-        )
-    return f"row {row}: {_shortened(cell)!r}" if cell else f"row {row}"
-
-
-def _shortened(cell: str) -> str:
-    return cell if len(cell) <= _LONGEST else f"{cell[:_LONGEST]}..."
+        return f"{shown} {count} times, first in row {row}".lstrip()
+    return f"row {row}: {shown}" if cell else f"row {row}"
 
 
 @dataclass(frozen=True)
 class Checked:
-    """A table as a schema reads it.
-
-    Attributes:
-        schema: What the columns are.
-        sheet: The table as text.
-        columns: By name, the columns that were read.
-        problems: What does not fit; nothing is made of the table then.
-    """
+    """A table as a schema reads it: the columns that were read, and what does not fit."""
 
     schema: Schema
     sheet: Sheet
@@ -180,9 +164,8 @@ class Checked:
         named = [*dict.fromkeys(repr(one.column) for one in more)]
         columns = ", ".join(named[:_MOST]) + (", ..." if len(named) > _MOST else "")
         others = f"; {len(more)} more problem{'s' * (len(more) > 1)}, in {columns}" if more else ""
-        plain = self.schema.plain
-        ending = advice if not plain or first.column in self.schema.inputs else ""
-        against = "" if plain else " does not fit the schema"
+        ending = advice if not self.schema.plain or first.column in self.schema.inputs else ""
+        against = "" if self.schema.plain else " does not fit the schema"
         raise TaskError(f"{self.sheet.path!r}{against}: {first.line()}{others}{ending}")
 
 
@@ -200,7 +183,7 @@ def check(schema: Schema, sheet: Sheet, *, labels: bool = True, learn: bool = Tr
         learn: Whether a model is to learn from the rows. New rows for a trained one need no group, and their values
             outside a range are cut.
     """
-    wanted: dict[str, Judged] = {**schema.inputs}
+    wanted: dict[str, Read] = {**schema.inputs}
     if labels:
         wanted[schema.target.column] = schema.target
     if learn and schema.group is not None:
@@ -229,7 +212,7 @@ def _absent(wanted: Iterable[str], sheet: Sheet) -> list[Problem]:
     return found
 
 
-def _problems(schema: Schema, sheet: Sheet, name: str, column: Judged, found: Decoded, *, learn: bool) -> list[Problem]:
+def _problems(schema: Schema, sheet: Sheet, name: str, column: Read, found: Decoded, *, learn: bool) -> list[Problem]:
     is_input, cells = isinstance(column, Column), sheet.cells[name]
     unit = getattr(column, "unit", "")
     whats = {
@@ -268,7 +251,7 @@ def _too_alike(values: NDArray[np.float64]) -> str:
     )
 
 
-def _told(column: Judged) -> str:
+def _told(column: Read) -> str:
     """The column as its schema has it, on one line."""
     found = column.model_dump(exclude_defaults=True, exclude={"column", "missing"})
     return ", ".join(f"{key} = {value_text(value)}" for key, value in found.items())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import IntEnum
@@ -14,10 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeer.training.data.tables.numerals import all_numbers, as_number
-from dpeer.training.data.tables.readings import Reading, dates, numbers, plainly, same_unit
+from dpeer.training.data.tables.readings import (
+    Reading,
+    Spellings,
+    all_numbers,
+    as_number,
+    dates,
+    numbers,
+    plainly,
+    same_unit,
+)
 from dpeer.training.data.tables.schema import OTHER, Category, Column, Date, Group, Number, Target, YesNo
-from dpeer.training.data.tables.spellings import Spellings
 
 
 class Verdict(IntEnum):
@@ -47,11 +55,10 @@ class Decoded:
     """A column's cells.
 
     Attributes:
-        values: A number for each row, shape (rows,), float64: the number itself, days since `Date.since`, 1 or -1 for
-            yes or no, the place in `slots` of a category, the number of a class; NaN without one.
+        values: A number for each row, shape (rows,): the number itself, days since `Date.since`, 1 or -1 for yes or no,
+            the place in `slots` of a category, the number of a class; NaN without one.
         verdicts: A `Verdict` for each row, shape (rows,).
-        bounds: For each row -1 if the value is only known to be below `values`, 1 if above, else 0; None where the
-            column has no limits.
+        bounds: For each row -1 if it is only known to be below its value, 1 if above, else 0; None without limits.
         dressed: By dress that is not plain, the number of cells that were read in it.
     """
 
@@ -69,6 +76,10 @@ class Decoded:
         return int((self.verdicts == verdict).sum())
 
 
+Read = Column | Target | Group
+"""What cells are decoded of."""
+
+
 class Judged(NamedTuple):
     """A cell: its number or NaN, how it fits, which bound the number is, and the dress of the cell."""
 
@@ -78,8 +89,8 @@ class Judged(NamedTuple):
     how: str = ""
 
 
-Judge = Callable[[str], Judged]
-_NOTHING = math.nan
+def _unread(verdict: Verdict) -> Judged:
+    return Judged(math.nan, verdict)
 
 
 def slots(column: Category) -> tuple[str, ...]:
@@ -88,12 +99,7 @@ def slots(column: Category) -> tuple[str, ...]:
 
 
 def decode(
-    column: Column | Target | Group,
-    cells: Sequence[str],
-    missing: Sequence[str] = (),
-    *,
-    decimal: str = ".",
-    codes: bool = True,
+    column: Read, cells: Sequence[str], missing: Sequence[str] = (), *, decimal: str = ".", codes: bool = True
 ) -> Decoded:
     """Read the cells of a column; of a column of text only the gaps are found.
 
@@ -112,7 +118,7 @@ def decode(
         if found is not None:
             low, high = column.range or (-math.inf, math.inf)
             empty, beyond = np.isin(found, [*of_gaps]), (found < low) | (found > high)
-            values = np.where(empty, _NOTHING, np.where(beyond, np.clip(found, low, high), found))
+            values = np.where(empty, math.nan, np.where(beyond, np.clip(found, low, high), found))
             verdicts = np.where(empty, Verdict.GAP, beyond * Verdict.BEYOND)
             return Decoded(values, verdicts, np.zeros(len(cells)) if limited else None)
     judge = _judge(column, cells, decimal, codes=codes)
@@ -120,13 +126,11 @@ def decode(
     for cell in {*cells}:
         # A gap that is written -1 is one as -1.0, too.
         is_gap = cell in gaps or (bool(of_gaps) and _single(cell, decimal) in of_gaps)
-        known[cell] = Judged(_NOTHING, Verdict.GAP) if is_gap else judge(cell)
-    values = np.fromiter((known[cell][0] for cell in cells), np.float64, len(cells))
-    verdicts = np.fromiter((known[cell][1] for cell in cells), np.int64, len(cells))
+        known[cell] = _unread(Verdict.GAP) if is_gap else judge(cell)
+    values = np.fromiter((known[cell].value for cell in cells), np.float64, len(cells))
+    verdicts = np.fromiter((known[cell].verdict for cell in cells), np.int64, len(cells))
     bounds = np.fromiter((known[cell].bound for cell in cells), np.float64, len(cells)) if limited else None
-    dressed = {cell: it[3] for cell, it in known.items() if it[3]}
-    hows = Counter(dressed[cell] for cell in cells if cell in dressed) if dressed else {}
-    return Decoded(values, verdicts, bounds, hows)
+    return Decoded(values, verdicts, bounds, Counter(how for cell in cells if (how := known[cell].how)))
 
 
 def _single(cell: str, decimal: str) -> float | None:
@@ -137,7 +141,7 @@ def _single(cell: str, decimal: str) -> float | None:
     return found[0].value if len(found) == 1 and not found[0].unit and not found[0].bound else None
 
 
-def _judge(column: Column | Target | Group, cells: Sequence[str], decimal: str, *, codes: bool) -> Judge:
+def _judge(column: Read, cells: Sequence[str], decimal: str, *, codes: bool) -> Callable[[str], Judged]:
     match column:
         case Number() | Target(kind="regression"):
             return partial(_number, column, decimal, codes)
@@ -145,15 +149,14 @@ def _judge(column: Column | Target | Group, cells: Sequence[str], decimal: str, 
             return partial(_date, column)
         case Category():
             words = slots(column)
-            return partial(_word, Spellings(words, cells, decimal), float(len(words) - 1))
+            return partial(_word, [(Spellings(words, cells, decimal), range(len(words)))], len(words) - 1)
         case YesNo():
-            return partial(_yes_no, Spellings(column.yes, cells), Spellings(column.no, cells))
+            both = ((column.yes, 1), (column.no, -1))
+            return partial(_word, [(Spellings(words, cells), [value] * len(words)) for words, value in both], None)
         case Target():
-            return partial(_word, Spellings(column.classes, cells), None)
-        case Group():  # numpy drops a NUL at the end of a text, so two groups would be one
-            return lambda cell: Judged(0.0, Verdict.WRONG if "\0" in cell else Verdict.FITS)
-        case _:
-            return lambda cell: Judged(0.0, Verdict.FITS)
+            return partial(_word, [(Spellings(column.classes, cells), range(len(column.classes)))], None)
+    # numpy drops a NUL at the end of a text, so two groups would be one
+    return lambda cell: Judged(0.0, Verdict.WRONG if isinstance(column, Group) and "\0" in cell else Verdict.FITS)
 
 
 def readings(column: Any, cell: str, decimal: str) -> tuple[str, ...]:
@@ -179,69 +182,56 @@ def _number(column: Any, decimal: str, codes: bool, cell: str) -> Judged:
     every = numbers(cell, decimal, column.unit)
     found = _of_unit(column, every)
     if len(found) != 1:
-        return Judged(_NOTHING, Verdict.DOUBLE if found else Verdict.UNIT if every else Verdict.WRONG)
+        return _unread(Verdict.DOUBLE if found else Verdict.UNIT if every else Verdict.WRONG)
     (one,) = found
     if one.code and not codes:
-        return Judged(_NOTHING, Verdict.CODE)
+        return _unread(Verdict.CODE)
     if one.bound and not getattr(column, "limits", False):
-        return Judged(_NOTHING, Verdict.BOUND)
+        return _unread(Verdict.BOUND)
     return _within(one.value, column.range, one.bound, one.how)
 
 
-def days(moment: date, since: date) -> float:
+def _days(moment: date, since: date) -> float:
     """Days from one day to another, or to a point in time."""
     if isinstance(moment, datetime):
         return (moment - datetime(since.year, since.month, since.day)).total_seconds() / 86400
     return float((moment - since).days)
 
 
-def range_of(column: Any) -> tuple[float, float] | None:
-    """The range of a column of numbers or dates in the unit of `Decoded.values`."""
-    if isinstance(column, Date):
-        ends = column.range
-        # The last day is plausible until it ends.
-        return None if ends is None else (days(ends[0], column.since), days(ends[1], column.since) + 1)
-    found: tuple[float, float] | None = column.range
-    return found
+def range_of(column: Number | Date) -> tuple[float, float] | None:
+    """The range of a column in the unit of `Decoded.values`."""
+    if isinstance(column, Number):
+        return column.range
+    ends = column.range  # the last day is plausible until it ends
+    return None if ends is None else (_days(ends[0], column.since), _days(ends[1], column.since) + 1)
 
 
-def filling_of(column: Any) -> float | None:
-    """What a gap in a column of numbers or dates counts as, if the schema says it, in the unit of `Decoded.values`."""
-    if isinstance(column, Date):
-        return None if column.filling is None else days(column.filling, column.since)
-    found: float | None = column.filling
-    return found
+def filling_of(column: Number | Date) -> float | None:
+    """What a gap counts as, if the schema says it, in the unit of `Decoded.values`."""
+    if isinstance(column, Number):
+        return column.filling
+    return None if column.filling is None else _days(column.filling, column.since)
 
 
 def _date(column: Date, cell: str) -> Judged:
     ends, found = range_of(column), dates(cell, column.format)
     if len(found) != 1:
-        return Judged(_NOTHING, Verdict.DOUBLE if found else Verdict.WRONG)
+        return _unread(Verdict.DOUBLE if found else Verdict.WRONG)
     ((moment, form),) = found.items()
     how = plainly(cell)[1]
     if "%y" not in form:
-        return _within(days(moment, column.since), ends, how=how)
+        return _within(_days(moment, column.since), ends, how=how)
     # Two digits of a year: the century follows from the range, if it has one century alone.
-    shifted = [value for shift in (-100, 0, 100) if (value := _shifted(moment, shift, column)) is not None]
-    inside = [value for value in shifted if ends is not None and ends[0] <= value <= ends[1]]
-    return Judged(inside[0], Verdict.FITS, how=how) if len(inside) == 1 else Judged(_NOTHING, Verdict.WRONG)
+    inside = []
+    for years in (-100, 0, 100):
+        with suppress(ValueError):  # the 29th of February of a year that is no leap year
+            value = _days(moment.replace(year=moment.year + years), column.since)
+            inside += [value] if ends is not None and ends[0] <= value <= ends[1] else []
+    return Judged(inside[0], Verdict.FITS, how=how) if len(inside) == 1 else _unread(Verdict.WRONG)
 
 
-def _shifted(moment: datetime, years: int, column: Date) -> float | None:
-    try:
-        return days(moment.replace(year=moment.year + years), column.since)
-    except ValueError:  # the 29th of February of a year that is no leap year
-        return None
-
-
-def _word(spellings: Spellings, other: float | None, cell: str) -> Judged:
-    found = spellings.place(cell)
-    if found is not None:
-        return Judged(float(found), Verdict.FITS)
-    return Judged(_NOTHING, Verdict.WRONG) if other is None else Judged(other, Verdict.OTHER)
-
-
-def _yes_no(yes: Spellings, no: Spellings, cell: str) -> Judged:
-    if yes.place(cell) is not None:
-        return Judged(1.0, Verdict.FITS)
-    return Judged(-1.0, Verdict.FITS) if no.place(cell) is not None else Judged(_NOTHING, Verdict.WRONG)
+def _word(named: Sequence[tuple[Spellings, Sequence[int]]], other: int | None, cell: str) -> Judged:
+    for spellings, values in named:
+        if (place := spellings.place(cell)) is not None:
+            return Judged(float(values[place]), Verdict.FITS)
+    return _unread(Verdict.WRONG) if other is None else Judged(float(other), Verdict.OTHER)

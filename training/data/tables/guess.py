@@ -1,4 +1,4 @@
-"""Guess of what a column is, from its name and its cells; no torch."""
+"""Guess of what a column is, from its name and its cells, and which values are far from all others; no torch."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
-from dpeer.training.data.tables.far_values import MOST, days_far_off, far_off, written_as_nines
-from dpeer.training.data.tables.numerals import all_numbers
-from dpeer.training.data.tables.readings import SECONDS, Reading, advice, dates, numbers, plainly, same_unit
-from dpeer.training.data.tables.spellings import spelled
+from dpeer.training.data.tables.readings import (
+    SECONDS,
+    Reading,
+    advice,
+    all_numbers,
+    dates,
+    numbers,
+    plainly,
+    same_unit,
+    spelled,
+)
 
 YES = (
     "yes", "y", "true", "t", "ja", "j", "oui", "si", "sí", "sì", "sim", "da", "tak", "ano", "igen", "kyllä", "evet",
@@ -82,11 +90,6 @@ def guess(name: str, cells: Sequence[str], *, decimal: str) -> Guess:
     """What a column is, from its name and its cells that are no gaps.
 
     A tenth of the cells may be strangers: they do not make another column of it, and are asked about.
-
-    Args:
-        name: The column.
-        cells: Its texts without the gaps.
-        decimal: The table's decimal mark; see `decimal_mark`.
     """
     words = spelled(cells)
     counts = Counter(words[cell] for cell in cells)
@@ -167,7 +170,7 @@ def _guess_date(counts: Mapping[str, int]) -> Guess | None:
     if short:  # Python takes 47 for 2047, which lies in the future
         today = datetime.datetime.now()
         moments = {cell: _back(moment) if moment > today else moment for cell, moment in moments.items()}
-    gaps = days_far_off(moments, counts)
+    gaps = _far_off({cell: float(moment.toordinal()) for cell, moment in moments.items()}, counts, _FAR_DAYS)
     inner = [moment for cell, moment in moments.items() if cell not in gaps]
     # A year more on each side: the first and the last day point to a person.
     ends = [datetime.date(max(min(inner).year - 1, 1), 1, 1), datetime.date(min(max(inner).year + 1, 9999), 12, 31)]
@@ -211,6 +214,57 @@ def _formats(found: Mapping[str, set[str]], counts: Mapping[str, int]) -> tuple[
     if most and _few(counts.keys() - set().union(*(found[one] for one in swapped)), counts):
         return sorted(swapped), False
     return [], False
+
+
+_FEWEST = 10
+"""Of fewer other values nothing is concluded."""
+
+_MOST_FAR = 3
+"""The most such values on a side."""
+
+_FAR, _FAR_STAND_IN = 3.0, 0.25
+"""How far such values are from all others, in the distance of these from one another."""
+
+_NEGATIVE = re.compile(r"-(1|7+|8+|9+)")
+_NINES = re.compile(r"-?9{3,}(\.9+|\.0+)?")
+_FAR_DAYS = {
+    float(datetime.date.fromisoformat(day).toordinal())
+    for day in ("0001-01-01", "1753-01-01", "1899-12-30", "1900-01-01", "1970-01-01", "2099-12-31", "9999-12-31")
+}
+
+
+def _far_off(values: Mapping[str, float], rows: Mapping[str, int], stand_ins: Collection[float]) -> set[str]:
+    """The cells whose values lie far from all others, as these lie apart, and occur more than once.
+
+    Such values often stand for a gap. Where all others are not negative, -1, -9, -99 and such are among them, too.
+
+    Args:
+        values: By cell, its value.
+        rows: By cell, its number of rows.
+        stand_ins: Values that often stand for a gap: one row is enough, and they need not be as far.
+    """
+    counts: Counter[float] = Counter()
+    for cell, value in values.items():
+        counts[value] += rows[cell]
+    ordered = sorted(counts)
+    found: set[float] = set()
+    for low, high in product(range(_MOST_FAR + 1), repeat=2):
+        first, last = low, len(ordered) - high - 1
+        removed = {*ordered[:low], *ordered[last + 1 :]}
+        if len(removed) <= len(found) or last - first + 1 < _FEWEST:
+            continue
+        far = (_FAR_STAND_IN if removed <= {*stand_ins} else _FAR) * (ordered[last] - ordered[first])
+        is_far = (not low or ordered[first] - ordered[first - 1] > far) and (
+            not high or ordered[last + 1] - ordered[last] > far
+        )
+        if is_far and all(counts[value] > 1 or value in stand_ins for value in removed):
+            found = removed
+    negative = [value for value in ordered if value < 0 and value not in found]
+    others = len(ordered) - len(negative) - len(found)
+    stands_in = all(counts[value] > 1 and _NEGATIVE.fullmatch(f"{value:g}") for value in negative)
+    if stands_in and len(negative) <= _MOST_FAR and others >= _FEWEST:
+        found = found | {*negative}
+    return {cell for cell, value in values.items() if value in found}
 
 
 def _asked_gaps(gaps: Collection[str]) -> str:
@@ -282,14 +336,11 @@ def _guess_number(name: str, counts: Mapping[str, int], read: Numbers) -> Guess:
     consecutive = len(values) >= 20 and len(values) == rows and values[-1] - values[0] == len(values) - 1
     if whole and (consecutive or (IDENTIFIER.search(name) and len(values) > rows / 2)):
         return Guess({"kind": "ignore"}, "looks like a row's number or an identifier")
-    by_value: Counter[float] = Counter()
-    for cell, value in of_cells.items():
-        by_value[value] += counts[cell]
-    ends = {*values[:MOST], *values[-MOST:]}
-    far = far_off(by_value, {value for cell, value in of_cells.items() if value in ends and written_as_nines(cell)})
-    gaps = [cell for cell, value in of_cells.items() if value in far]
-    inner = [value for value in values if value not in far]
-    keys: Keys = {"kind": "number", "unit": read.unit, "range": outward(inner[0], inner[-1])}
+    ends = {*values[:_MOST_FAR], *values[-_MOST_FAR:]}
+    nines = {value for cell, value in of_cells.items() if value in ends and _NINES.fullmatch(cell)}
+    gaps = _far_off(of_cells, counts, nines)
+    inner = [value for cell, value in of_cells.items() if cell not in gaps]
+    keys: Keys = {"kind": "number", "unit": read.unit, "range": outward(min(inner), max(inner))}
     dressed = {cell: one for cell, one in read.single.items() if one.how}
     if any(one.bound for one in dressed.values()):
         keys["limits"] = True

@@ -1,20 +1,111 @@
-"""Readings of a cell: every number or point in time that it may be, and how it is written; no torch.
+"""Readings of a cell: every number, point in time or word that it may be, and how it is written; no torch.
 
 One rule for all columns: a cell with one reading as what its column is is read, and a dress that is not plain is
-counted. A cell with two readings is asked about, or refused with both named. A cell without one does not fit.
+counted. A cell with two readings is asked about, or refused with both named: `1.789` in a table whose decimal mark is
+the comma may be 1789 or 1.789. A cell without one does not fit. A code, such as `007`, `1E2` or a text of 18 digits, is
+no plain number: it does not come back from a number as it was.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
 
-from dpeer.training.data.tables.numerals import LARGEST, ambiguous, as_number, is_code
+import numpy as np
+from numpy.typing import NDArray
+
+LARGEST = float(np.finfo(np.float32).max)
+"""The largest number that float32 has."""
+
+_BLANKS = " \u00a0\u2009\u202f'\u2019"
+_GROUPED = re.compile(rf"[+-]?[1-9][0-9]{{0,2}}([{_BLANKS}])[0-9]{{3}}(\1[0-9]{{3}})*([.,][0-9]+)?")
+_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
+_POINT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_EITHER = re.compile(r"[+-]?[1-9][0-9]{0,2}([.,])[0-9]{3}")
+_THOUSANDS = {
+    ".": re.compile(r"[+-]?[1-9][0-9]{0,2}((,[0-9]{3}){2,}|(,[0-9]{3})+\.[0-9]+)"),
+    ",": re.compile(r"[+-]?[1-9][0-9]{0,2}((\.[0-9]{3}){2,}|(\.[0-9]{3})+,[0-9]+)"),
+}
+"""By decimal mark, numbers in which the other mark can only divide thousands."""
+_PLAIN = re.compile(r"[+-]?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+|[0-9]\.[0-9]+[eE][+-]?[0-9]+|[0-9][eE][+-][0-9]+)")
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.0)?")
+"""A whole number as it is written, perhaps with `.0`."""
+
+
+def decimal_mark(cells: Iterable[str]) -> str:
+    """The decimal mark of a table whose cells are not divided by commas: "." or ","; "" if it shows none, or both.
+
+    Only cells that can be read in one way tell: `12,5` and `1.234,5` have a comma, `12.5` and `0.125` a point.
+    """
+    comma = point = False
+    for cell in cells:
+        if _EITHER.fullmatch(cell):
+            continue
+        comma = comma or bool(_COMMA.fullmatch(cell) or _THOUSANDS[","].fullmatch(cell))
+        point = point or bool(("." in cell and _POINT.fullmatch(cell)) or _THOUSANDS["."].fullmatch(cell))
+        if comma and point:
+            return ""
+    return "," if comma else "." if point else ""
+
+
+def _ambiguous(cell: str, decimal: str) -> tuple[str, ...]:
+    """The two numbers that a cell may be, with a decimal point or none; empty if it can be read in one way at most."""
+    found = _EITHER.fullmatch(cell)
+    return () if found is None or found[1] == decimal else (cell.replace(",", "."), cell.replace(found[1], ""))
+
+
+def as_number(cell: str, decimal: str = ".") -> float | None:
+    """The finite number that a cell is; None if it is none, may be two, or is one that float32 does not have.
+
+    `decimal` is the table's mark, as `decimal_mark` gives it.
+    """
+    if not (decimal == "." and _POINT.fullmatch(cell)):
+        if _ambiguous(cell, decimal):
+            return None
+        if _GROUPED.fullmatch(cell):
+            cell = re.sub(rf"[{_BLANKS}]", "", cell)
+        if any(_THOUSANDS[mark].fullmatch(cell) for mark in (decimal or ".,")):
+            other = min(cell.find(mark) for mark in ".," if mark in cell)
+            cell = cell.replace(cell[other], "")
+        if decimal != "." and _COMMA.fullmatch(cell):
+            cell = cell.replace(",", ".")
+        if not _POINT.fullmatch(cell):
+            return None
+    value = float(cell)
+    return value if abs(value) <= LARGEST else None
+
+
+def is_code(cell: str, decimal: str = ".") -> bool:
+    """Whether a cell reads as a number and is none: it would not come back as it was written."""
+    if _PLAIN.fullmatch(cell.replace(",", ".")) or as_number(cell, decimal) is None:
+        return False
+    return not any(blank in cell for blank in _BLANKS) and not any(_THOUSANDS[mark].fullmatch(cell) for mark in ".,")
+
+
+_SIMPLE = frozenset("0123456789.-")
+
+
+def all_numbers(cells: Sequence[str], decimal: str, *, codes: bool) -> NDArray[np.float64] | None:
+    """The numbers of cells that `as_number` reads, ten times as quickly.
+
+    Returns:
+        None where a cell has other signs, or is no number, or a code that does not count as one (without `codes`).
+    """
+    if decimal != "." or not _SIMPLE.issuperset("".join(cells)):
+        return None
+    if not codes and any(is_code(cell) for cell in cells if cell.lstrip("-")[:1] == "0" or len(cell) > 15):
+        return None
+    try:
+        found = np.fromiter(map(float, cells), np.float64, len(cells))
+    except ValueError:
+        return None
+    return found if np.abs(found).max(initial=0.0) <= LARGEST else None
 
 
 class Reading(NamedTuple):
@@ -55,13 +146,7 @@ SECONDS = {"ms": 0.001, "s": 1, "seconds": 1, "min": 60, "minutes": 60, "h": 360
 
 
 def numbers(cell: str, decimal: str = ".", unit: str = "") -> tuple[Reading, ...]:
-    """The numbers that a cell may be, each once.
-
-    Args:
-        cell: The text.
-        decimal: The table's decimal mark, as `numerals.decimal_mark` gives it.
-        unit: The column's unit; times of the day and durations are given in it, if it is one of time.
-    """
+    """The numbers that a cell may be, each once; durations in the column's unit, if it is one of time."""
     if found := _undressed(cell, decimal):
         return found
     text, how = plainly(cell)
@@ -102,7 +187,7 @@ def _undressed(cell: str, decimal: str) -> tuple[Reading, ...]:
     value = as_number(cell, decimal)
     if value is not None:
         return (Reading(value, cell, code=is_code(cell, decimal)),)
-    return tuple(Reading(float(one), one) for one in ambiguous(cell, decimal) or ())
+    return tuple(Reading(float(one), one) for one in _ambiguous(cell, decimal))
 
 
 def plainly(cell: str) -> tuple[str, str]:
@@ -194,3 +279,64 @@ def dates(cell: str, formats: Sequence[str]) -> dict[datetime, str]:
             continue
         found.setdefault(moment, one)
     return found
+
+
+def _without_zeros(cells: Iterable[str]) -> Collection[str]:
+    """The cells of whole numbers that are written with `.0`, if all numbers among the cells are whole.
+
+    A program that had gaps in a column writes 1 as 1.0. Where other numbers are there, as 250.01 beside 250.0, the
+    zero may be a part of a code.
+    """
+    numbers = [cell for cell in set(cells) if as_number(cell) is not None]
+    whole = all(_WHOLE.fullmatch(cell) for cell in numbers)
+    return frozenset(cell for cell in numbers if whole and cell.endswith(".0"))
+
+
+class Spellings:
+    """The words of a category or the classes, each once, and the other spellings that a column's cells have of them.
+
+    A cell is the word that it equals; else the one that differs in capitals alone; else, where all numbers among the
+    words and among the cells are whole, the one that differs by `.0`; else the one that differs in the decimal mark.
+    """
+
+    def __init__(self, words: Sequence[str], cells: Sequence[str] = (), decimal: str = ".") -> None:
+        self._decimal = decimal
+        self._exact = {word: place for place, word in enumerate(words)}
+        folds = Counter(word.casefold() for word in self._exact)
+        self._folded = {word.casefold(): place for word, place in self._exact.items() if folds[word.casefold()] == 1}
+        whole = all(_WHOLE.fullmatch(word) for word in words if as_number(word) is not None)
+        bare = {word.removesuffix(".0"): place for word, place in self._exact.items() if whole}
+        self._bare = bare if len(bare) == len(words) else {}
+        self._zeros = _without_zeros(cells) if self._bare else frozenset()
+        apart = len({word.replace(",", ".") for word in words}) == len(words)
+        places = self._exact.items()
+        self._pointed = {one: place for word, place in places if apart and (one := _pointed(word, ""))}
+
+    def place(self, cell: str) -> int | None:
+        """The place of the cell's word; None if it is none of them."""
+        found = self._exact.get(cell)
+        if found is None:
+            found = self._folded.get(cell.casefold())
+        if found is None and (cell in self._zeros if cell.endswith(".0") else _WHOLE.fullmatch(cell)):
+            found = self._bare.get(cell.removesuffix(".0"))
+        return self._pointed.get(_pointed(cell, self._decimal)) if found is None else found
+
+
+def _pointed(word: str, decimal: str) -> str:
+    """A number that is no whole one, with a decimal point; empty for other words, and for what may be two numbers."""
+    fits = re.fullmatch(r"-?[0-9]+[.,][0-9]+", word) and as_number(word, decimal) is not None
+    return word.replace(",", ".") if fits else ""
+
+
+def spelled(cells: Sequence[str]) -> dict[str, str]:
+    """By cell, the word that it is one spelling of: of those that differ in capitals or by `.0`, the most frequent.
+
+    Equally frequent spellings give the one that sorts first.
+    """
+    zeros = _without_zeros(cells)
+    bare = {cell: cell.removesuffix(".0") if cell in zeros else cell for cell in {*cells}}
+    counts = Counter(bare[cell] for cell in cells)
+    chosen: dict[str, str] = {}
+    for word in sorted(counts, key=lambda word: (-counts[word], word)):
+        chosen.setdefault(word.casefold(), word)
+    return {cell: chosen[word.casefold()] for cell, word in bare.items()}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import datetime
 import json
-import math
 import re
 import tomllib
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -18,6 +17,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    FiniteFloat,
     ValidationError,
     model_validator,
 )
@@ -72,15 +72,9 @@ def _rising(ends: tuple[Any, Any]) -> tuple[Any, Any]:
     return ends
 
 
-def _finite(ends: tuple[float, float]) -> tuple[float, float]:
-    if not all(math.isfinite(end) for end in ends):
-        raise ValueError("both ends must be finite numbers")
-    return ends
-
-
 Words = Annotated[tuple[str, ...], BeforeValidator(_as_words), AfterValidator(_different)]
 SomeWords = Annotated[Words, Field(min_length=1)]
-Range = Annotated[tuple[float, float], AfterValidator(_finite), AfterValidator(_rising)]
+Range = Annotated[tuple[FiniteFloat, FiniteFloat], AfterValidator(_rising)]
 Days = Annotated[tuple[datetime.date, datetime.date], AfterValidator(_rising)]
 
 
@@ -89,26 +83,23 @@ class _Strict(BaseModel):
 
 
 class Column(_Strict):
-    """A column that inputs are made of.
-
-    Attributes:
-        missing: Words of this column that stand for a gap, besides those of the whole schema.
-    """
+    """A column that inputs are made of; `missing` are its words for a gap, besides those of the whole schema."""
 
     missing: Words = ()
 
 
-T = TypeVar("T", bound=Any)
+class _Scaled(Column):
+    """A column with a plausible range, by which it may be scaled; a gap is filled with what the range allows."""
+
+    @model_validator(mode="after")
+    def _fills(self) -> Self:
+        ends, filling = getattr(self, "range", None), getattr(self, "filling", None)
+        if ends is not None and filling is not None and not ends[0] <= filling <= ends[1]:
+            raise ValueError(f"filling = {filling} is outside range = [{ends[0]}, {ends[1]}]")
+        return self
 
 
-def _plausible(column: T) -> T:
-    """The column, if a gap is filled with what its range allows."""
-    if None not in (column.range, column.filling) and not column.range[0] <= column.filling <= column.range[1]:
-        raise ValueError(f"filling = {column.filling} is outside range = [{column.range[0]}, {column.range[1]}]")
-    return column
-
-
-class Number(Column):
+class Number(_Scaled):
     """A number, scaled by the peer's own training rows or by its range.
 
     Attributes:
@@ -121,32 +112,19 @@ class Number(Column):
     kind: Literal["number"]
     unit: str = ""
     range: Range | None = None
-    filling: float | None = Field(None, allow_inf_nan=False)
+    filling: FiniteFloat | None = None
     limits: bool = False
-
-    @model_validator(mode="after")
-    def _fills(self) -> Number:
-        return _plausible(self)
 
 
 class Category(Column):
-    """One of a few words; all others become `OTHER`.
-
-    Attributes:
-        values: The words, in any order.
-    """
+    """One of a few words, in any order; all others become `OTHER`."""
 
     kind: Literal["category"]
     values: SomeWords
 
 
 class YesNo(Column):
-    """Yes (1) or no (-1), however that is written; capitals do not matter.
-
-    Attributes:
-        yes: The words for yes.
-        no: The words for no.
-    """
+    """Yes (1) or no (-1), however that is written; capitals do not matter."""
 
     kind: Literal["yes-no"]
     yes: SomeWords
@@ -160,7 +138,7 @@ class YesNo(Column):
         return self
 
 
-class Date(Column):
+class Date(_Scaled):
     """A day, or a day with a time, as a number of days since a stated one; scaled as a number is.
 
     Attributes:
@@ -176,17 +154,9 @@ class Date(Column):
     range: Days | None = None
     filling: datetime.date | None = None
 
-    @model_validator(mode="after")
-    def _fills(self) -> Date:
-        return _plausible(self)
-
 
 class Text(Column):
-    """A few words, as hashed parts of words.
-
-    Attributes:
-        size: Into how many inputs they are hashed.
-    """
+    """A few words, as parts of words that are hashed into `size` inputs."""
 
     kind: Literal["text"]
     size: int = Field(64, ge=8, le=4096)
@@ -221,15 +191,7 @@ KINDS: Mapping[str, type[BaseModel]] = {
 
 
 class Target(_Strict):
-    """The column to predict.
-
-    Attributes:
-        column: Its name.
-        kind: Whether a class or a number is predicted.
-        classes: The classes, in the order of their numbers.
-        unit: What the number is measured in.
-        range: The plausible values of the number; None for any.
-    """
+    """The column to predict: classes, in the order of their numbers, or a number with its unit and plausible range."""
 
     column: Annotated[str, AfterValidator(composed)] = Field(min_length=1)
     kind: Literal["classification", "regression"] = "classification"
@@ -261,6 +223,8 @@ class Target(_Strict):
 MISSING = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "?", "-")
 """Words that stand for a gap where a schema names no others; an empty cell always is one."""
 
+_UNORDERED = ("missing", "values", "yes", "no")
+
 WORDS = "missing ="
 """What the words for a gap are called among the definitions of columns."""
 
@@ -269,17 +233,8 @@ def _composed(columns: Any) -> Any:
     return {composed(name): column for name, column in columns.items()} if isinstance(columns, Mapping) else columns
 
 
-class Schema(BaseModel):
-    """The columns of a table.
-
-    Attributes:
-        format: Version of the file.
-        missing: Words that stand for a gap in any column.
-        target: The column to predict.
-        columns: What each column is, by name.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Schema(_Strict):
+    """The columns of a table, by name, and the words that stand for a gap in any of them."""
 
     plain: ClassVar[bool] = False
     """Whether all inputs are numbers as they are: no gap, no code, and no input beside the number."""
@@ -327,8 +282,10 @@ class Schema(BaseModel):
         The order of columns and of a category's values, and what is ignored or a group, mean nothing. The order of the
         classes does.
         """
-        found = {name: _definition(column) for name, column in self.inputs.items()}
-        found[WORDS] = {"missing": sorted(self.missing)}
+        found: dict[str, Any] = {WORDS: {"missing": sorted(self.missing)}}
+        for name, column in self.inputs.items():
+            keys = column.model_dump(mode="json").items()
+            found[name] = {key: sorted(value) if key in _UNORDERED else value for key, value in keys}
         found[self.target.column] = {"target": self.target.model_dump(mode="json", exclude={"column"})}
         return {name: json.dumps(one, sort_keys=True) for name, one in found.items()}
 
@@ -343,12 +300,6 @@ class PlainSchema(Schema):
         """The schema with these keys of the target, and the kind of each column."""
         columns = {name: {"kind": kind} for name, kind in kinds.items()}
         return cls.model_validate({"format": 1, "target": target, "columns": columns})
-
-
-def _definition(column: Column) -> dict[str, Any]:
-    found = column.model_dump(mode="json")
-    unordered = ("missing", "values", "yes", "no")
-    return {key: sorted(value) if key in unordered else value for key, value in found.items()}
 
 
 def read_schema(path: str | Path) -> Schema:
@@ -419,9 +370,6 @@ def _as(keys: list[str]) -> str:
 
 def _known(keys: list[str], content: Mapping[str, Any]) -> list[str]:
     """The keys that a table of the file may have."""
-    if not keys:
-        return [*Schema.model_fields]
-    if keys == ["target"]:
-        return [*Target.model_fields]
-    model = KINDS[content["columns"][keys[1]]["kind"]]
-    return [*model.model_fields]
+    if keys in ([], ["target"]):
+        return [*(Target if keys else Schema).model_fields]
+    return [*KINDS[content["columns"][keys[1]]["kind"]].model_fields]

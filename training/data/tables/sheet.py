@@ -14,7 +14,7 @@ from typing import Any, TextIO
 from dpeer.encoding import encoding_of
 from dpeer.exceptions import TaskError
 from dpeer.optional_libraries import check_libraries
-from dpeer.training.data.tables.numerals import decimal_mark
+from dpeer.training.data.tables.readings import decimal_mark
 from dpeer.training.data.tables.schema import HIDDEN, composed
 
 PARQUET = (".parquet", ".pq")

@@ -16,11 +16,10 @@ from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training.data.duplicate_rows import numbered
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.data.tables.check import check
-from dpeer.training.data.tables.numerals import as_number, is_code
 from dpeer.training.data.tables.prepare import raw_rows
+from dpeer.training.data.tables.readings import Spellings, as_number, is_code, spelled
 from dpeer.training.data.tables.schema import MISSING, PlainSchema, Schema, read_schema
 from dpeer.training.data.tables.sheet import Sheet, read_sheet
-from dpeer.training.data.tables.spellings import Spellings, spelled
 from dpeer.training.keyword_options import Names, Text
 
 TASK = "csv"

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.training.data.tables.check import check
 from dpeer.training.data.tables.guess import guess, outward
-from dpeer.training.data.tables.merge import merge
-from dpeer.training.data.tables.propose import as_toml, propose
+from dpeer.training.data.tables.propose import as_toml, merge, propose
 from dpeer.training.data.tables.schema import Schema, parsed
 from dpeer.training.data.tables.sheet import Sheet
 from tests.error_texts import refused

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from dpeer.exceptions import TaskError
 from dpeer.training.data.tables.check import check
 from dpeer.training.data.tables.guess import guess
-from dpeer.training.data.tables.numerals import LARGEST, all_numbers, as_number, is_code
 from dpeer.training.data.tables.prepare import Preparation
-from dpeer.training.data.tables.readings import dates, numbers
+from dpeer.training.data.tables.readings import LARGEST, all_numbers, as_number, dates, is_code, numbers
 from dpeer.training.data.tables.schema import MISSING, read_schema
 from dpeer.training.data.tables.sheet import read_sheet
 from dpeer.training.data.tables.table_data import table

@@ -71,7 +71,7 @@ CLASSES = 'classes = ["well", "ill"]'
         ("format = 1", "", "format is missing"),
         ("format = 1", "format = 1\ncolours = 3", "unknown key 'colours' in the top of "),
         ("[0, 120]", "[120, 0]", "columns.age.range = [120, 0]: the first must be below the second"),
-        ("[0, 120]", "[0, inf]", "columns.age.range = [0, inf]: both ends must be finite"),
+        ("[0, 120]", "[0, inf]", "columns.age.range.1 = inf: input should be a finite number"),
         ("[0, 120]", '"0 to 120"', "columns.age.range = '0 to 120'"),
         ("range = [0, 120]", "rnge = [0, 120]", "unknown key 'rnge' in columns.age of "),
         ('kind = "ignore"', 'kind = "ignor"', "unknown kind 'ignor' in columns.note of "),
