@@ -5,8 +5,9 @@ Bits are those of scikit-learn's SimpleImputer, StandardScaler, MinMaxScaler, On
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 from dpeer.exceptions import CheckpointError, ConfigurationError
 from dpeer.training.data.tables.check import Checked
 from dpeer.training.data.tables.decode import Verdict, filling_of, range_of, slots
-from dpeer.training.data.tables.hashed_words import hashed
 from dpeer.training.data.tables.schema import Category, Column, Date, Number, PlainSchema, Schema, Text, YesNo
 
 FORMAT = 3
@@ -64,12 +64,59 @@ def raw_rows(table: Checked) -> Array:
     return np.concatenate(blocks, axis=1)
 
 
+def hashed(texts: Sequence[str], size: int) -> NDArray[np.float64]:
+    """The parts of each text's words, hashed to signed counts and scaled to length 1; shape (texts, size).
+
+    Bit for bit as by scikit-learn's HashingVectorizer.
+    """
+    rows = np.zeros((len(texts), size))
+    for row, text in zip(rows, texts, strict=True):
+        for part in _parts(text.lower()):
+            number = _murmur3(part)
+            row[abs(number) % size] += 1 if number >= 0 else -1
+    length = np.sqrt((rows**2).sum(axis=1, keepdims=True))
+    np.divide(rows, length, out=rows, where=length > 0)
+    return rows
+
+
+def _parts(text: str) -> Iterator[str]:
+    """Parts of two to four letters of each word, which has a blank on both sides."""
+    for word in (f" {word} " for word in text.split()):
+        for size in range(2, min(4, len(word)) + 1):
+            yield from (word[first : first + size] for first in range(len(word) - size + 1))
+
+
+_MASK = 0xFFFFFFFF
+
+
+def _turned(value: int, bits: int) -> int:
+    return (value << bits | value >> (32 - bits)) & _MASK
+
+
+def _scrambled(block: bytes) -> int:
+    return _turned(int.from_bytes(block, "little") * 0xCC9E2D51 & _MASK, 15) * 0x1B873593 & _MASK
+
+
+@lru_cache(maxsize=1 << 16)
+def _murmur3(text: str) -> int:
+    """MurmurHash3 (x86, 32 bits, seed 0) of a text in UTF-8, as a signed number."""
+    content, found = text.encode(), 0
+    whole = len(content) // 4 * 4
+    for first in range(0, whole, 4):
+        found = _turned(found ^ _scrambled(content[first : first + 4]), 13) * 5 + 0xE6546B64 & _MASK
+    found ^= _scrambled(content[whole:]) ^ len(content)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        found = (found ^ found >> shift) * factor & _MASK
+    found ^= found >> 16
+    return found - (1 << 32) if found >> 31 else found
+
+
 def fit(schema: Schema, raw: Array, *, own: bool) -> Preparation:
     """The preparation, with the statistics of training rows.
 
     Args:
         schema: What the columns are.
-        raw: The training rows as `raw_rows` gives them.
+        raw: As `raw_rows` gives them.
         own: Whether anything may be computed from the rows; else all follows from the schema.
 
     Raises:
@@ -90,25 +137,16 @@ def fit(schema: Schema, raw: Array, *, own: bool) -> Preparation:
     gaps = np.isnan(values)
     for place, (name, column) in enumerate(columns.items()):
         if filling_of(column) is None and not gaps[:, place].all():
-            fillings[name] = _median(values[~gaps[:, place], place])
+            fillings[name] = float(np.median(values[~gaps[:, place], place]))
     mean, scale = _scaling(np.where(gaps, [*fillings.values()], values))
     found = zip(fillings.items(), mean.tolist(), scale.tolist(), strict=True)
-    return Preparation(
-        schema, {name: {"filling": it, "mean": mean, "scale": scale} for (name, it), mean, scale in found}
-    )
+    return Preparation(schema, {name: {"filling": it, "mean": one, "scale": other} for (name, it), one, other in found})
 
 
 def _stated_filling(column: Any) -> float:
     """What the schema says a gap counts as, else the middle of the range, else 0."""
-    stated, ends = filling_of(column), range_of(column)
-    if stated is not None:
-        return stated
-    return 0.0 if ends is None else (ends[0] + ends[1]) / 2
-
-
-def _median(values: Array) -> float:
-    ordered = np.sort(values)
-    return float((ordered[(len(values) - 1) // 2] + ordered[len(values) // 2]) / 2)
+    stated, (low, high) = filling_of(column), range_of(column) or (0.0, 0.0)
+    return (low + high) / 2 if stated is None else stated
 
 
 def _scaling(values: Array) -> tuple[Array, Array]:
@@ -128,10 +166,6 @@ class Preparation:
 
     It is made when a peer reads its training rows, saved beside the model as ``preparation.json``, and made again from
     that file without any data: then it gives the same bits as it gave for the training rows.
-
-    Attributes:
-        schema: What the columns are.
-        statistics: Of the training rows.
     """
 
     schema: Schema
@@ -154,11 +188,7 @@ class Preparation:
 
     @property
     def scaling(self) -> tuple[Array, tuple[Array, Array], bool]:
-        """Of `numbers`: fillings, mean and scale, or scale and shift by the range; and which it is.
-
-        Raises:
-            KeyError: The statistics lack a column.
-        """
+        """Of `numbers`: fillings, mean and scale, or scale and shift by the range; and which it is."""
         found = [self.statistics[name] for name in self.numbers]
         fillings = np.array([of["filling"] for of in found])
         if any("mean" in of for of in found):

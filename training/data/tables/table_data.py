@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -15,16 +15,14 @@ from pydantic import Field
 from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training.data.duplicate_rows import numbered
 from dpeer.training.data.pool import Data, Pool
-from dpeer.training.data.tables.check import check
+from dpeer.training.data.tables.check import Checked, check
 from dpeer.training.data.tables.prepare import raw_rows
-from dpeer.training.data.tables.readings import Spellings, as_number, is_code, spelled
-from dpeer.training.data.tables.schema import MISSING, PlainSchema, Schema, read_schema
+from dpeer.training.data.tables.readings import as_number, is_code, spelled
+from dpeer.training.data.tables.schema import MISSING, PlainSchema, read_schema
 from dpeer.training.data.tables.sheet import Sheet, read_sheet
 from dpeer.training.keyword_options import Names, Text
 
 TASK = "csv"
-
-
 _ADVICE = (
     "; a schema reads gaps, codes, words and dates (`dpeer schema init`), or leave the column out (ignore=, columns=)"
 )
@@ -66,10 +64,7 @@ def table(
     if kind == "regression" and classes:
         raise TaskError(f"task {TASK!r}: classes= is for kind=classification; leave it out")
     sheet = read_sheet(path)
-    if schema is not None:
-        read = read_schema(schema)
-    else:
-        read = schema_of_options(sheet, target or "", group, kind, classes, ignore or (), columns)
+    read = _schema(sheet, said) if schema is None else read_schema(schema)
     rows = check(read, sheet).accepted(_ADVICE if read.plain else "; `dpeer schema check` lists all")
     names = {"classes": read.target.classes}
     found: dict[str, tuple[str, ...]] = {}
@@ -91,31 +86,18 @@ def table(
         whole_groups=groups is not None,
         names=names,
         found=found,
-        remarks=(*_about(sheet, read), *rows.remarks),
+        remarks=(*_about(rows), *rows.remarks),
         schema=read,
     )
 
 
-def schema_of_options(
-    sheet: Sheet,
-    target: str,
-    group: str | None,
-    kind: str | None,
-    classes: Sequence[str] | None,
-    ignore: Sequence[str],
-    columns: Sequence[str] | None,
-) -> PlainSchema:
-    """The schema that the options of `table` make: numbers as they are, and the classes that are named or occur.
-
-    Raises:
-        UnknownName: A column that was asked for is not there.
-        TaskError: A column is named twice, or nothing is to be learned from, or the classes are unclear.
-    """
-    grouping = () if group is None else (group,)
-    roles = {"target": (target,), "group": grouping, "ignore": ignore, "columns": columns or ()}
+def _schema(sheet: Sheet, said: Mapping[str, Any]) -> PlainSchema:
+    """The schema that options make: numbers as they are, and the classes that are named or occur."""
+    target, grouping = said["target"], [] if said["group"] is None else [said["group"]]
+    roles = {"target": [target], "group": grouping, **{name: said[name] or [] for name in ("ignore", "columns")}}
     kinds = dict.fromkeys(_columns(sheet, roles), "number") | dict.fromkeys(grouping, "group")
-    predicted = {"kind": kind} if kind == "regression" else {"classes": classes or _classes(sheet, target)}
-    return PlainSchema.of({"column": target, **predicted}, kinds)
+    classes = {} if said["kind"] == "regression" else {"classes": said["classes"] or _classes(sheet, target)}
+    return PlainSchema.of({"column": target, "kind": said["kind"] or "classification", **classes}, kinds)
 
 
 _LISTED = 12
@@ -124,20 +106,16 @@ _ROW_NUMBERS = re.compile(r"|unnamed: \d+|__index_level_\d+__|index_level_\d+", 
 """Names under which pandas, R and parquet write the numbers of rows."""
 
 
-def _about(sheet: Sheet, schema: Schema) -> tuple[str, ...]:
+def _about(rows: Checked) -> tuple[str, ...]:
     """Lines on what a table was read as: classes with their rows, inputs, and columns that are none."""
-    target, classes, columns = schema.target.column, schema.target.classes, [*schema.inputs]
+    sheet, schema = rows.sheet, rows.schema
+    target, columns = schema.target.column, [*schema.inputs]
+    places = dict(zip(sheet.cells[target], rows.columns[target].values.tolist(), strict=True))
     counts = []
-    if classes:
-        spellings, found = Spellings(classes, sheet.cells[target]), Counter(sheet.cells[target])
-        rows: dict[int | None, Counter[str]] = {}
-        for cell, count in found.items():
-            rows.setdefault(spellings.place(cell), Counter())[cell] += count
-        for place, name in enumerate(classes):
-            cells = rows.get(place, Counter())
-            others = sorted(map(repr, cells.keys() - {name}))
-            counts.append(f"{name} {sum(cells.values())}" + (f" (also written {', '.join(others)})" if others else ""))
-    predicted = f"classes of {target}: {_some(counts)}" if classes else f"{target} is a number to predict"
+    for number, (name, count) in enumerate(rows.classes.items()):
+        others = sorted(repr(cell) for cell, place in places.items() if place == number and cell != name)
+        counts.append(f"{name} {count}" + (f" (also written {', '.join(others)})" if others else ""))
+    predicted = f"classes of {target}: {_some(counts)}" if counts else f"{target} is a number to predict"
     left_out = [name for name in sheet.header if name not in {target, schema.group, *columns}]
     return (
         f"{len(sheet)} rows in {Path(sheet.path).name}; {predicted}",

@@ -13,9 +13,8 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
-from dpeer.training.data.tables.hashed_words import hashed
 from dpeer.training.data.tables.inputs import TableInputs
-from dpeer.training.data.tables.prepare import fit
+from dpeer.training.data.tables.prepare import fit, hashed
 from dpeer.training.data.tables.schema import Schema
 
 RANGES = ((-1.0, 1.0), (0.0, 120.0), (30.0, 43.5), (0.001, 0.003))
