@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from dpeer.training.data.cifar import cifar10 as read_cifar10
-from dpeer.training.data.cifar import cifar100 as read_cifar100
-from dpeer.training.data.femnist import femnist as read_femnist
 from dpeer.training.data.har import CHANNELS
 from dpeer.training.data.har import har as read_har
-from dpeer.training.data.mnist import CLASSES
-from dpeer.training.data.mnist import emnist as read_emnist
-from dpeer.training.data.mnist import mnist as read_mnist
 from dpeer.training.data.pool import Data
-from dpeer.training.data.tiny_imagenet import tiny_imagenet as read_tiny_imagenet
+from dpeer.training.data.published_images import CLASSES
+from dpeer.training.data.published_images import cifar10 as read_cifar10
+from dpeer.training.data.published_images import cifar100 as read_cifar100
+from dpeer.training.data.published_images import emnist as read_emnist
+from dpeer.training.data.published_images import femnist as read_femnist
+from dpeer.training.data.published_images import mnist as read_mnist
+from dpeer.training.data.published_images import tiny_imagenet as read_tiny_imagenet
 
 Array = np.ndarray[Any, Any]
 RANKS = 2

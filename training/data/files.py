@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,81 +27,72 @@ _LISTED = 10
 _PACKED = (".zip", ".tar", ".tgz", ".gz", ".bz2")
 
 
-def folder(task: str, data: str | None, holds: str, source: str, *places: str) -> Path:
-    """The folder that holds the data: `data` itself, or one in it.
+@dataclass(frozen=True)
+class Source:
+    """The files of a published data set; every error is one line that names the task and the file, or where it is from.
 
-    Args:
-        task: The task's name, for messages.
-        data: What the user gave as ``--task-option data=``.
-        holds: What it must hold, for messages.
-        source: Where people get it.
-        places: Folders in `data` that are looked at first, in this order.
-
-    Raises:
-        TaskError: No such folder exists.
+    Attributes:
+        task: The task's name.
+        place: Where people get the files.
     """
-    if not data:
-        raise TaskError(f"task {task!r} needs --task-option data=DIR, the folder that holds {holds}; from {source}")
-    path = Path(data).expanduser()
-    for place in places:
-        if (path / place).is_dir():
-            return path / place
-    if path.is_dir():
+
+    task: str
+    place: str
+
+    def folder(self, data: str | None, holds: str, *places: str) -> Path:
+        """The folder that holds the data: ``--task-option data=`` itself, or one of the `places` in it, which go first.
+
+        Raises:
+            TaskError: No such folder exists; the message says what it must hold.
+        """
+        if not data:
+            asked = f"--task-option data=DIR, the folder that holds {holds}; from {self.place}"
+            raise TaskError(f"task {self.task!r} needs {asked}")
+        path = Path(data).expanduser()
+        for place in places:
+            if (path / place).is_dir():
+                return path / place
+        if path.is_dir():
+            return path
+        if path.is_file() and path.suffix in _PACKED:
+            raise TaskError(
+                f"task {self.task!r}: data = {data!r} is not a folder: unpack it and give the folder around {holds}"
+            )
+        raise TaskError(
+            f"task {self.task!r}: data = {data!r} is not a folder; expected one that holds {holds}, from {self.place}"
+        )
+
+    def need(self, path: Path, where: str = "") -> Path:
+        """The path of a file that must exist; `where` says where in the source it is.
+
+        Raises:
+            TaskError: It does not.
+        """
+        if not path.is_file():
+            raise TaskError(
+                f"task {self.task!r}: expected the file {path.name} in {path.parent}; from {self.place}{where}"
+            )
         return path
-    if path.is_file() and path.suffix in _PACKED:
-        raise TaskError(f"task {task!r}: data = {data!r} is not a folder: unpack it and give the folder around {holds}")
-    raise TaskError(f"task {task!r}: data = {data!r} is not a folder; expected one that holds {holds}, from {source}")
 
+    def reading(self, path: Path) -> AbstractContextManager[None]:
+        """A context in which every error of another library becomes a TaskError."""
+        return blame(f"task {self.task!r}: {path} cannot be read", lambda: f"get it anew from {self.place}")
 
-def need(task: str, path: Path, source: str) -> Path:
-    """The path of a file that must exist.
+    def arrays(self, path: Path, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, NDArray[Any]]:
+        """Arrays of an .npz file, by name: those that it must have, and that it may have; others are not read.
 
-    Raises:
-        TaskError: No file is there; the message names the file, its folder and its source.
-    """
-    if not path.is_file():
-        raise TaskError(f"task {task!r}: expected the file {path.name} in {path.parent}; from {source}")
-    return path
+        Raises:
+            TaskError: It is damaged, or lacks one of the arrays.
+        """
+        with self.reading(path), np.load(path, allow_pickle=False) as found:
+            there = ", ".join(found.files[:_LISTED]) + (", ..." if len(found.files) > _LISTED else "")
+            self.check(path, {*names} <= {*found.files}, f"arrays {', '.join(names)}; it has {there or 'none'}")
+            return {name: found[name] for name in (*names, *optional) if name in found.files}
 
-
-def reading(task: str, path: Path, source: str) -> AbstractContextManager[None]:
-    """A context in which every error becomes one line that names the file.
-
-    Raises:
-        TaskError: The block raised an error of another library.
-    """
-    return blame(f"task {task!r}: {path} cannot be read", lambda: f"get it anew from {source}")
-
-
-def read_npz(
-    task: str, path: Path, source: str, names: tuple[str, ...], optional: tuple[str, ...] = ()
-) -> dict[str, NDArray[Any]]:
-    """Arrays of an .npz file, by name; others that it may have are not read.
-
-    Args:
-        task: The task's name, for messages.
-        path: The file.
-        source: Where people get it.
-        names: The arrays that it must have.
-        optional: The arrays that it may have.
-
-    Raises:
-        TaskError: It is damaged, or lacks one of the arrays.
-    """
-    with reading(task, path, source), np.load(path, allow_pickle=False) as found:
-        there = ", ".join(found.files[:_LISTED]) + (", ..." if len(found.files) > _LISTED else "")
-        check(task, path, set(names) <= set(found.files), f"arrays {', '.join(names)}; it has {there or 'none'}")
-        return {name: found[name] for name in (*names, *optional) if name in found.files}
-
-
-def check(task: str, path: Path, fits: bool, expected: str) -> None:
-    """Refuse content of another shape.
-
-    Raises:
-        TaskError: It does not fit.
-    """
-    if not fits:
-        raise TaskError(f"task {task!r}: {path} does not hold what was expected: {expected}")
+    def check(self, path: Path, fits: bool, expected: str) -> None:
+        """Refuse content of another shape."""
+        if not fits:
+            raise TaskError(f"task {self.task!r}: {path} does not hold what was expected: {expected}")
 
 
 def whole(values: Any) -> NDArray[np.int64]:
@@ -113,15 +105,12 @@ _AT_ONCE = 256  # images a thread reads before it asks for more: 100,000 tasks o
 
 
 class Images(NamedTuple):
-    """Images of one size.
-
-    Attributes:
-        pixels: uint8, shape (images, channels, side, side).
-        remarks: A sentence on those with transparent pixels; empty without one.
-    """
+    """Images of one size."""
 
     pixels: Tensor
+    """uint8, shape (images, channels, side, side)."""
     remarks: tuple[str, ...]
+    """A sentence on those with transparent pixels; empty without one."""
 
 
 def read_images(task: str, paths: Sequence[Path], channels: int, side: int, *, resize: bool) -> Images:
@@ -137,7 +126,10 @@ def read_images(task: str, paths: Sequence[Path], channels: int, side: int, *, r
     Raises:
         TaskError: An image is damaged or does not fit, or Pillow is missing.
     """
-    _check_pillow(task)
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError as error:
+        raise TaskError(f"task {task!r} reads images with Pillow: pip install 'dpeer[images]'") from error
     found = np.empty((len(paths), channels, side, side), np.uint8)
     transparent = np.zeros(len(paths), bool)
 
@@ -210,10 +202,3 @@ def _upright(opened: Image) -> Image:
     }  # fmt: skip
     way = ways.get(orientation or 0)
     return opened if way is None else opened.transpose(way)
-
-
-def _check_pillow(task: str) -> None:
-    try:
-        import PIL.Image  # noqa: F401
-    except ImportError as error:
-        raise TaskError(f"task {task!r} reads images with Pillow: pip install 'dpeer[images]'") from error

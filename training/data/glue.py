@@ -10,31 +10,22 @@ import torch
 from pydantic import Field
 
 from dpeer.exceptions import TaskError
-from dpeer.training.data.files import folder, need, reading
+from dpeer.training.data.files import Source
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.data.text import LONGEST, SHORTEST, TextColumns, TextRows, Tokens, read_texts, read_tokens
 
-TASK = "glue"
-SOURCE = "https://gluebenchmark.com/tasks"
-
-
+_SOURCE = Source("glue", "https://gluebenchmark.com/tasks")
 Name = Literal["sst2", "qqp", "qnli", "mnli"]
 
 
 class Files(NamedTuple):
-    """How the files of one of the tasks are.
-
-    Attributes:
-        folder: What GLUE's archive calls the folder.
-        columns: What their columns are.
-        classes: What the classes are called.
-        test: The file that is tested on: the labels of test.tsv are not public.
-    """
+    """How the files of one of the tasks are; `folder` is what GLUE's archive calls theirs."""
 
     folder: str
     columns: TextColumns
     classes: tuple[str, ...]
     test: str = "dev.tsv"
+    """The file that is tested on: the labels of test.tsv are not public."""
 
 
 _NLI = ("entailment", "neutral", "contradiction")
@@ -71,13 +62,13 @@ def glue(
         TaskError: A file is missing or damaged, or a line is not as it must be; the message names file and line.
     """
     files = FILES[name]
-    where = folder(TASK, data, f"train.tsv and {files.test} of {files.folder}", SOURCE, files.folder)
-    need(TASK, where / "train.tsv", f"{SOURCE}, where it is in the folder {files.folder}")
-    tokens = read_tokens(TASK, tokenizer)
+    where = _SOURCE.folder(data, f"train.tsv and {files.test} of {files.folder}", files.folder)
+    _SOURCE.need(where / "train.tsv", f", where it is in the folder {files.folder}")
+    tokens = read_tokens(_SOURCE.task, tokenizer)
     pools: list[Pool] = []
     remarks: list[str] = []
     for file in ("train.tsv", files.test):
-        path = need(TASK, where / file, SOURCE)
+        path = _SOURCE.need(where / file)
         rows = _read(path, files.columns, skip=malformed == "skip")
         pools.append(_pool(rows, tokens, length))
         if skipped := rows.left_out:
@@ -103,11 +94,11 @@ def _pool(rows: TextRows, tokens: Tokens, length: int) -> Pool:
 
 
 def _read(path: Path, columns: TextColumns, *, skip: bool) -> TextRows:
-    where, advice = f"task {TASK!r}: {path}", "; --task-option malformed=skip leaves such lines out"
-    with reading(TASK, path, SOURCE):
+    where, advice = f"task {_SOURCE.task!r}: {path}", "; --task-option malformed=skip leaves such lines out"
+    with _SOURCE.reading(path):
         rows = read_texts(where, path.read_bytes(), columns, skip=skip, advice=advice)
     if rows.labels is None:
         raise TaskError(f"{where}, line 1: the column {columns.label!r} is missing")
     if not rows.labels:
-        raise TaskError(f"{where} has no examples; get it anew from {SOURCE}")
+        raise TaskError(f"{where} has no examples; get it anew from {_SOURCE.place}")
     return rows

@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpeer.training.data.files import check, folder, need, read_npz, reading
+from dpeer.training.data.files import Source
 from dpeer.training.data.pool import Data, Numbers, Pool
 
-TASK = "har"
-SOURCE = "https://archive.ics.uci.edu/dataset/240"
+_SOURCE = Source("har", "https://archive.ics.uci.edu/dataset/240")
 CHANNELS = tuple(f"{kind}_{axis}" for kind in ("body_acc", "body_gyro", "total_acc") for axis in "xyz")
 _CLASSES, _LENGTH = 6, 128
 _ARRAYS = ("x", "y", "subject", "is_test")
@@ -35,9 +34,9 @@ def har(*, data: str | None = None) -> Data:
         TaskError: A file is missing or damaged.
     """
     if data is not None and data.endswith(".npz"):
-        x, y, subject, is_test = _npz(need(TASK, Path(data).expanduser(), SOURCE))
+        x, y, subject, is_test = _npz(_SOURCE.need(Path(data).expanduser()))
     else:
-        x, y, subject, is_test = _folder(folder(TASK, data, "UCI HAR Dataset", SOURCE, "UCI HAR Dataset"))
+        x, y, subject, is_test = _folder(_SOURCE.folder(data, "UCI HAR Dataset", "UCI HAR Dataset"))
     chains = stretches(x, y, subject)
     inputs = torch.from_numpy(np.ascontiguousarray(x.transpose(0, 2, 1), dtype=np.float32))
     targets = torch.from_numpy(y.astype(np.int64))
@@ -50,19 +49,10 @@ def har(*, data: str | None = None) -> Data:
 
 
 def stretches(x: NDArray[Any], y: NDArray[Any], subject: NDArray[Any]) -> Numbers:
-    """Which windows belong together because they share a half, found by their contents.
+    """The number of each window's stretch, shape (windows,): windows that share a half, found by their contents.
 
     Contents, because files do not all keep the order of recording. Where no two windows share a half (each was
-    filtered or scaled by itself), rows that follow each other with one person and activity count as one
-    stretch.
-
-    Args:
-        x: Windows, shape (windows, 128, 9).
-        y: Their activities, shape (windows,).
-        subject: The person of each window, shape (windows,).
-
-    Returns:
-        The number of each window's stretch, shape (windows,).
+    filtered or scaled by itself), rows that follow each other with one person and activity count as one stretch.
     """
     number = list(range(len(x)))
 
@@ -84,14 +74,14 @@ def stretches(x: NDArray[Any], y: NDArray[Any], subject: NDArray[Any]) -> Number
 
 
 def _npz(path: Path) -> _Arrays:
-    found = read_npz(TASK, path, SOURCE, _ARRAYS)
+    found = _SOURCE.arrays(path, _ARRAYS)
     x, y, subject, is_test = (found[name] for name in _ARRAYS)
     count = x.shape[:1]
     fits = x.shape == (*count, _LENGTH, len(CHANNELS)) and y.shape == subject.shape == is_test.shape == count
     kinds = x.dtype.kind == "f" and y.dtype.kind in "iu" and subject.dtype.kind in "iu"
-    check(TASK, path, fits and kinds and len(x) > 0, f"x (windows, {_LENGTH}, {len(CHANNELS)}), y, subject, is_test")
-    check(TASK, path, int(y.min()) >= 0 and int(y.max()) < _CLASSES, f"activities y from 0 to {_CLASSES - 1}")
-    check(TASK, path, bool(np.isfinite(x).all()), "finite numbers")
+    _SOURCE.check(path, fits and kinds and len(x) > 0, f"x (windows, {_LENGTH}, {len(CHANNELS)}), y, subject, is_test")
+    _SOURCE.check(path, int(y.min()) >= 0 and int(y.max()) < _CLASSES, f"activities y from 0 to {_CLASSES - 1}")
+    _SOURCE.check(path, bool(np.isfinite(x).all()), "finite numbers")
     return x, y.astype(np.int64), subject.astype(np.int64), is_test.astype(bool)
 
 
@@ -103,20 +93,19 @@ def _folder(where: Path) -> _Arrays:
 
 def _part(where: Path, part: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     y, subject = (_table(where / f"{name}_{part}.txt", 1) for name in ("y", "subject"))
-    check(TASK, where / f"subject_{part}.txt", len(subject) == len(y), f"{len(y)} rows, as y_{part}.txt has")
-    check(TASK, where / f"y_{part}.txt", y.min() >= 1 and y.max() <= _CLASSES, f"activities 1 to {_CLASSES}")
+    _SOURCE.check(where / f"subject_{part}.txt", len(subject) == len(y), f"{len(y)} rows, as y_{part}.txt has")
+    _SOURCE.check(where / f"y_{part}.txt", y.min() >= 1 and y.max() <= _CLASSES, f"activities 1 to {_CLASSES}")
     signals = []
-    for name in CHANNELS:
-        path = where / "Inertial Signals" / f"{name}_{part}.txt"
+    for path in (where / "Inertial Signals" / f"{name}_{part}.txt" for name in CHANNELS):
         signals.append(_table(path, _LENGTH))
-        check(TASK, path, len(signals[-1]) == len(y), f"{len(y)} rows, as y_{part}.txt has")
+        _SOURCE.check(path, len(signals[-1]) == len(y), f"{len(y)} rows, as y_{part}.txt has")
     return np.stack(signals, axis=2), y[:, 0].astype(np.int64) - 1, subject[:, 0].astype(np.int64)
 
 
 def _table(path: Path, width: int) -> NDArray[np.float32]:
-    with reading(TASK, need(TASK, path, SOURCE), SOURCE):
-        check(TASK, path, path.stat().st_size > 0, f"rows of {width} numbers")  # np.loadtxt warns of an empty file
+    with _SOURCE.reading(_SOURCE.need(path)):
+        _SOURCE.check(path, path.stat().st_size > 0, f"rows of {width} numbers")  # np.loadtxt warns of an empty file
         found = np.loadtxt(path, dtype=np.float32, ndmin=2)
-    check(TASK, path, len(found) > 0 and found.shape[1] == width, f"rows of {width} numbers")
-    check(TASK, path, bool(np.isfinite(found).all()), "finite numbers")
+    _SOURCE.check(path, len(found) > 0 and found.shape[1] == width, f"rows of {width} numbers")
+    _SOURCE.check(path, bool(np.isfinite(found).all()), "finite numbers")
     return found

@@ -64,13 +64,13 @@ _TABLE = "FILE.csv (site-{rank}.csv: a file a peer)"
 _IMAGES = "DIR (site-{rank}: a folder a peer), with a folder for each class"
 
 BUILTIN_TASKS: Mapping[str, BuiltinTask] = {
-    "digits": BuiltinTask("digits:digits", "digits"),
-    "cifar10": BuiltinTask("cifar:cifar10", "cnn"),
-    "cifar100": BuiltinTask("cifar:cifar100", "cnn"),
-    "tiny-imagenet": BuiltinTask("tiny_imagenet:tiny_imagenet", "cnn"),
-    "mnist": BuiltinTask("mnist:mnist", "cnn"),
-    "emnist": BuiltinTask("mnist:emnist", "cnn"),
-    "femnist": BuiltinTask("femnist:femnist", "cnn", "writer"),
+    "digits": BuiltinTask("published_images:digits", "digits"),
+    "cifar10": BuiltinTask("published_images:cifar10", "cnn"),
+    "cifar100": BuiltinTask("published_images:cifar100", "cnn"),
+    "tiny-imagenet": BuiltinTask("published_images:tiny_imagenet", "cnn"),
+    "mnist": BuiltinTask("published_images:mnist", "cnn"),
+    "emnist": BuiltinTask("published_images:emnist", "cnn"),
+    "femnist": BuiltinTask("published_images:femnist", "cnn", "writer"),
     "har": BuiltinTask("har:har", "cnn1d", "subject"),
     "glue": BuiltinTask("glue:glue", "roberta-tiny"),
     "csv": BuiltinTask("tables.table_data:table", "mlp", "own", standardize=True, path=_TABLE),

@@ -11,8 +11,8 @@ import pytest
 
 from dpeer.training import Choices, load_task
 from dpeer.training.data.har import stretches
-from dpeer.training.data.mnist import CLASSES
 from dpeer.training.data.pool import Data, Pool
+from dpeer.training.data.published_images import CLASSES
 from tests.training import dataset_files
 from tests.training.dataset_files import READERS, WRITERS, Held, Written
 

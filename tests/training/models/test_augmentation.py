@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpeer.training.data.digits import digits
 from dpeer.training.data.pool import Data, Pool
+from dpeer.training.data.published_images import digits
 from dpeer.training.tasks import Choices
 from dpeer.training.tasks.augmentation import augment_images, crop_and_flip
 from dpeer.training.tasks.pooled import pooled_task
