@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from dpeer.cli.tables import plain_table, print_table
 from dpeer.exceptions import ConfigurationError, OutputError, not_written
-from dpeer.training.data.duplicate_rows import count_equal, digests, in_words
+from dpeer.training.data.holdout import count_equal, digests, in_words
 from dpeer.training.data.tables import check as checking
 from dpeer.training.data.tables import propose as proposing
 from dpeer.training.data.tables.check import Checked

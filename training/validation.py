@@ -17,8 +17,7 @@ import torch
 from torch.utils.data import Subset, TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training.data.holdout import enough, hold_out_apart
-from dpeer.training.data.partitions import Indices
+from dpeer.training.data.holdout import Indices, enough, hold_out_apart
 from dpeer.training.payload import little_endian
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.task import Task

@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from dpeer.training.data.files import Source
-from dpeer.training.data.pool import Data, Numbers, Pool
+from dpeer.training.data.holdout import Indices
+from dpeer.training.data.pool import Data, Pool
 
 _SOURCE = Source("har", "https://archive.ics.uci.edu/dataset/240")
 CHANNELS = tuple(f"{kind}_{axis}" for kind in ("body_acc", "body_gyro", "total_acc") for axis in "xyz")
@@ -48,7 +49,7 @@ def har(*, data: str | None = None) -> Data:
     return Data(pools[0], pools[1] if len(pools) > 1 else None, _CLASSES, "subject")
 
 
-def stretches(x: NDArray[Any], y: NDArray[Any], subject: NDArray[Any]) -> Numbers:
+def stretches(x: NDArray[Any], y: NDArray[Any], subject: NDArray[Any]) -> Indices:
     """The number of each window's stretch, shape (windows,): windows that share a half, found by their contents.
 
     Contents, because files do not all keep the order of recording. Where no two windows share a half (each was

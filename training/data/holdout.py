@@ -1,21 +1,48 @@
-"""Train/test splits: by strata, with equal rows together, or record by record as record-level DP requires."""
+"""Train/test splits: by strata, with equal rows together, or record by record as record-level DP requires; no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+from numpy.typing import NDArray
 
-from dpeer.training.data.partitions import Indices
+Indices = NDArray[np.int64]
 
 FEWEST = 5
 """The fewest samples of validation by default: the loss of fewer is mostly noise."""
 
 _FAR_MORE = 2.0
 """The largest multiple of the share that is held out: a whole group may be half of the data."""
+
+
+def digests(rows: NDArray[Any]) -> list[bytes]:
+    """A digest of each row's content, of shape (rows, ...); equal rows have one, and others differ."""
+    if np.issubdtype(rows.dtype, np.floating):
+        rows = rows + 0.0  # -0.0 equals 0.0 and has other bytes
+    return [blake2b(np.ascontiguousarray(row).tobytes(), digest_size=16).digest() for row in rows]
+
+
+def numbered(found: Sequence[Hashable], known: dict[Any, int] | None = None) -> NDArray[np.int64]:
+    """A number for each digest or name, from 0 in the order in which they come; equal ones have the same.
+
+    `known` are the numbers of others, to which new ones are added.
+    """
+    numbers = {} if known is None else known
+    return np.array([numbers.setdefault(one, len(numbers)) for one in found], np.int64)
+
+
+def count_equal(found: Sequence[bytes]) -> int:
+    """How many rows equal another one."""
+    return sum(count for count in Counter(found).values() if count > 1)
+
+
+def in_words(count: int, rows: int, what: str = "row") -> str:
+    """How many rows equal another one, as a sentence begins."""
+    return f"{count:,} of {rows:,} {what}s equal another {what} in inputs"
 
 
 def hold_out(strata: Indices, stretches: Indices | None, share: float, rng: np.random.Generator) -> Indices:
@@ -49,14 +76,9 @@ def hold_out(strata: Indices, stretches: Indices | None, share: float, rng: np.r
 
 
 def enough(held: int, samples: int, share: float) -> bool:
-    """Whether so many samples serve for validation, and leave enough of all `samples` for training.
+    """Whether so many held-out samples serve for validation, and leave enough of all `samples` for training.
 
     The share asked for counts, too: where each sample is drawn by itself, a small peer may have a few by chance.
-
-    Args:
-        held: The number of held-out samples.
-        samples: The number of all samples.
-        share: The share that was to be held out.
     """
     return min(held, round(share * samples)) >= FEWEST and held <= _FAR_MORE * share * samples
 
@@ -71,10 +93,8 @@ def hold_out_alike(
 ) -> Indices:
     """Choose samples to hold out as `hold_out` does, and equal ones together, if enough of them differ.
 
-    `numbers` has a number for each sample, the same for equal ones, shape (samples,); the rest is as in `hold_out`.
-
-    Returns:
-        Sorted indices; those of `hold_out` where no sample equals one of another stretch.
+    `numbers` has a number for each sample, the same for equal ones. Where no sample equals one of another stretch, the
+    same are held out as by `hold_out`.
     """
     apart = np.arange(len(numbers)) if stretches is None else np.unique(stretches, return_inverse=True)[1]
     before = int(apart.max(initial=-1)) + 1
@@ -90,6 +110,9 @@ def hold_out_alike(
 
 def _joined(apart: Indices, numbers: Indices) -> Indices:
     """The stretches, those with equal samples as one: each sample's lowest number of a stretch that hangs together."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     count, kinds = int(apart.max(initial=-1)) + 1, int(numbers.max(initial=-1)) + 1
     edges = (np.ones(len(apart), bool), (apart, count + numbers))
     _, part = connected_components(coo_array(edges, shape=(count + kinds, count + kinds)), directed=False)

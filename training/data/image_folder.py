@@ -11,9 +11,9 @@ import torch
 from pydantic import Field
 
 from dpeer.exceptions import TaskError, UnknownName
-from dpeer.training.data.duplicate_rows import numbered
 from dpeer.training.data.files import read_images
-from dpeer.training.data.pool import Data, Numbers, Pool
+from dpeer.training.data.holdout import Indices, numbered
+from dpeer.training.data.pool import Data, Pool
 from dpeer.training.data.tables.check import check
 from dpeer.training.data.tables.schema import PlainSchema
 from dpeer.training.data.tables.sheet import Sheet, read_sheet
@@ -143,7 +143,7 @@ class _Listed(NamedTuple):
     """
 
     paths: list[Path]
-    labels: Numbers
+    labels: Indices
     files: list[Path]
     groups: Sequence[str] | None = None
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpeer.exceptions import PartitionError, UnknownName
+from dpeer.training.data.holdout import Indices
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.settings import TestSplit
 
@@ -24,12 +25,7 @@ _EXAMPLES = {
 
 
 class Scheme(NamedTuple):
-    """A partition spec, parsed.
-
-    Attributes:
-        name: "dirichlet", "dirichlet-equal", "pathological", ...
-        value: The concentration A, or the number of classes C a peer; 0 for the others.
-    """
+    """A partition spec, parsed; `value` is the concentration A, or the number of classes C a peer, else 0."""
 
     name: str
     value: float
@@ -65,13 +61,10 @@ def parse(spec: str) -> Scheme:
     return Scheme(name, value)
 
 
-Indices = NDArray[np.int64]
-
-
 def owners(labels: Indices, scheme: Scheme, classes: int, size: int, rng: np.random.Generator) -> Indices:
     """Each sample's owner; -1 where no peer gets it."""
     if scheme.name == "iid":
-        return _iid(len(labels), size, rng)
+        return rng.permutation(np.arange(len(labels)) % size)
     if scheme.name == "dirichlet-equal":
         return _equal(labels, rng.dirichlet(np.full(classes, scheme.value), size=size), rng)
     return deal(labels, _shares(scheme, classes, size, rng), rng)
@@ -92,10 +85,6 @@ def _shares(scheme: Scheme, classes: int, size: int, rng: np.random.Generator) -
         chosen = np.lexsort((rng.random(classes), shares.sum(axis=1)))[: int(scheme.value)]
         shares[chosen, rank] = 1
     return shares[:, rng.permutation(size)]
-
-
-def _iid(count: int, size: int, rng: np.random.Generator) -> Indices:
-    return rng.permutation(np.arange(count, dtype=np.int64) % size)
 
 
 def deal(labels: Indices, shares: NDArray[np.float64], rng: np.random.Generator) -> Indices:
@@ -121,12 +110,8 @@ def _equal(labels: Indices, wanted: NDArray[np.float64], rng: np.random.Generato
     """Each sample's owner, in parts of equal size; samples that are left over have none.
 
     The peers take turns in random order; the peer of a turn takes a sample of a class drawn from its own proportions
-    among the classes that are not used up (as the code that DisPFL and FedDyn published does).
-
-    Args:
-        labels: Class numbers, shape (samples,).
-        wanted: Each peer's proportions, shape (peers, classes).
-        rng: Where chance comes from.
+    among the classes that are not used up (as the code that DisPFL and FedDyn published does). `wanted` are each peer's
+    proportions, shape (peers, classes).
     """
     size, classes = wanted.shape
     queues = [rng.permutation(np.flatnonzero(labels == number)).tolist() for number in range(classes)]
@@ -207,22 +192,11 @@ def partition_pools(
     it learns from. With ``test_split="shared"`` each peer draws its test samples from the whole test pool, so that
     peers have some in common: with many peers about 63 % of what is drawn is also drawn by another one.
 
-    Args:
-        train_labels: As in `partition`.
-        test_labels: As in `partition`; None without a test pool.
-        size: As in `partition`.
-        spec: As in `partition`.
-        seed: As in `partition`.
-        minimum_train: The fewest training samples a peer may get.
-        minimum_test: The fewest test samples a peer may get.
-        test_split: Whether test samples are one peer's alone.
-
     Returns:
         The peers' training indices and their test indices, by rank; the second empty without a test pool.
 
     Raises:
-        PartitionError: As in `partition`.
-        UnknownName: As in `partition`.
+        PartitionError, UnknownName: As in `partition`.
     """
     scheme, count = parse(spec), len(np.asarray(train_labels))
     if scheme.name in (*NATURAL, OWN):

@@ -10,12 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpeer.training.data.duplicate_rows import digests
+from dpeer.training.data.holdout import Indices, digests
 from dpeer.training.data.tables.prepare import input_names
 from dpeer.training.data.tables.schema import Schema
 from dpeer.training.data.text import TextColumns, Tokens
-
-Numbers = NDArray[np.int64]
 
 _AT_ONCE = 1024
 """How many samples are turned into what the model gets at a time, where only their names are wanted."""
@@ -40,18 +38,18 @@ class Pool:
     inputs: Tensor
     targets: Tensor
     groups: NDArray[np.generic] | None = None
-    stretches: Numbers | None = None
-    numbers: Numbers | None = None
+    stretches: Indices | None = None
+    numbers: Indices | None = None
     whole: int | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
 
-    def places(self, index: Numbers) -> Numbers:
+    def places(self, index: Indices) -> Indices:
         """The places of these samples in the data set's own pool."""
         return index if self.numbers is None else self.numbers[index]
 
-    def rows(self, index: Numbers) -> tuple[Tensor, Tensor]:
+    def rows(self, index: Indices) -> tuple[Tensor, Tensor]:
         """Inputs as the model gets them, and targets, of some samples; memory of their own."""
         rows = torch.from_numpy(index)
         inputs, targets = self.inputs.index_select(0, rows), self.targets.index_select(0, rows)
@@ -62,11 +60,11 @@ class Pool:
             inputs = inputs.long()
         return inputs, targets
 
-    def digests(self, index: Numbers) -> list[bytes]:
+    def digests(self, index: Indices) -> list[bytes]:
         """A digest of each of these samples' inputs, as they lie here: equal ones have the same."""
         return digests(self.inputs.numpy()[index])
 
-    def names(self, index: Numbers) -> list[bytes]:
+    def names(self, index: Indices) -> list[bytes]:
         """A name for each of these samples that does not depend on others: its inputs, or its group.
 
         Where whole groups must not be parted (`Data.whole_groups`), it is the name of the group alone. Other
@@ -80,7 +78,7 @@ class Pool:
             found += digests(self.rows(index[start : start + _AT_ONCE])[0].numpy())
         return found
 
-    def labels(self) -> Numbers:
+    def labels(self) -> Indices:
         """The class numbers, by which strata and shares are made; zeros where targets are values."""
         if self.targets.dtype == torch.int64:
             return self.targets.numpy()

@@ -13,14 +13,21 @@ from torch.nn.functional import mse_loss
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import PartitionError, TaskError
-from dpeer.training.data.duplicate_rows import count_equal, in_words, numbered
-from dpeer.training.data.holdout import enough, hold_out, hold_out_alike, hold_out_apart
+from dpeer.training.data.holdout import (
+    Indices,
+    count_equal,
+    enough,
+    hold_out,
+    hold_out_alike,
+    hold_out_apart,
+    in_words,
+    numbered,
+)
 from dpeer.training.data.partitions import (
     MINIMUM_TEST,
     MINIMUM_TRAIN,
     NATURAL,
     OWN,
-    Indices,
     deal_groups,
     parse,
     partition_pools,

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpeer.training import Choices, forget, load_task
-from dpeer.training.data.duplicate_rows import count_equal, digests, numbered
-from dpeer.training.data.holdout import hold_out, hold_out_alike, hold_out_apart
+from dpeer.training.data.holdout import count_equal, digests, hold_out, hold_out_alike, hold_out_apart, numbered
 from dpeer.training.data.pool import Pool
 
 seeds = st.integers(0, 2**32)

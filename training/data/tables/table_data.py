@@ -13,7 +13,7 @@ import torch
 from pydantic import Field
 
 from dpeer.exceptions import TaskError, UnknownName
-from dpeer.training.data.duplicate_rows import numbered
+from dpeer.training.data.holdout import numbered
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.data.tables.check import Checked, check
 from dpeer.training.data.tables.prepare import raw_rows
