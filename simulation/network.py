@@ -56,6 +56,10 @@ class Conditions:
     flushed: float = 0.5
 
 
+AT_ONCE = Conditions(latency=(0.0, 0.0), notice=(0.0, 0.0), listener_told=1.0)
+"""Of peers in one process in real time: a message is there as soon as it is sent."""
+
+
 def later(seconds: float, call: Callable[[], object]) -> asyncio.TimerHandle:
     """Call a function after some seconds, whether the present process is frozen then or not."""
     loop = asyncio.get_running_loop()
@@ -230,7 +234,7 @@ class _Direction:
         self._last_due = max(self._last_due, self._line_free + self._network.rng.uniform(*conditions.latency))
         self._under_way.append((self._last_due, frames))
         if len(self._under_way) == 1:
-            self._arm()
+            self.deliver()
         return Sent.TAKEN
 
     def deliver(self) -> None:
@@ -356,6 +360,7 @@ class FaultyTransport:
         self._links: dict[Link, _Joined] = {}
         self._dialled: dict[Link, _Dialled] = {}
         self._events: deque[Event] = deque()
+        self._breaking: set[Link] = set()  # links whose end waits in `_events`
         self._something = asyncio.Event()
         self._emptied = asyncio.Event()
         self._address: str | None = None
@@ -393,6 +398,8 @@ class FaultyTransport:
 
     def send(self, link: Link, frames: Frames) -> Sent:
         """Put a message under way; the receiver sees the very same buffers."""
+        if link in self._breaking:
+            return Sent.FULL  # messages that have arrived are read first, then the end of the link
         joined = self._links.get(link)
         return Sent.GONE if joined is None or self.process.dead else joined.out.send(frames)
 
@@ -401,7 +408,10 @@ class FaultyTransport:
         while not self._events:
             self._something.clear()
             await self._something.wait()
-        return self._events.popleft()
+        event = self._events.popleft()
+        if isinstance(event, Broken):
+            self._breaking.discard(event.link)
+        return event
 
     async def close(self, linger: float) -> None:
         """Have messages under way arrive, for at most `linger` virtual seconds, and leave the network."""
@@ -435,6 +445,8 @@ class FaultyTransport:
     def push(self, event: Event) -> None:
         """Note an event for `receive`."""
         if not self._closed:
+            if isinstance(event, Broken):
+                self._breaking.add(event.link)
             self._events.append(event)
             self._something.set()
 

@@ -1,9 +1,10 @@
-"""All peers of a federation in this process: the same peers, round loop and codec, over in-process transports."""
+"""All peers of a federation in this process: the same peers, round loop and codec, over a network without faults."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -31,10 +32,11 @@ from dpeer.peer.config import LivenessConfig
 from dpeer.peer.logs import PeerLog
 from dpeer.peer.peer import Outcome, Peer
 from dpeer.peer.transport import Transport
-from dpeer.peer.transports import Network
 from dpeer.peer.worker import Worker
 from dpeer.results.files import DISAGREEMENT, LOG, rank_folder
 from dpeer.simulation.consensus_distance import ConsensusLog
+from dpeer.simulation.network import AT_ONCE, FaultyNetwork
+from dpeer.simulation.virtual_time import Process
 from dpeer.training import forget
 from dpeer.training.randomness import undisturbed
 
@@ -67,7 +69,7 @@ class Simulation:
         self._peers: list[Peer] = []
         self._bodies: dict[int, Callable[[], Tensor]] = {}
         self._disagreement: ConsensusLog | None = None
-        self._network = Network()
+        self.network = FaultyNetwork(random.Random(0), AT_ONCE)  # noqa: S311 - no secret
         self._stopping = False
         self._conclude: dict[int, Callable[[Outcome], Awaitable[Any]]] = {}
         self._notes: list[str] = []
@@ -150,8 +152,8 @@ class Simulation:
 
     async def _add(self, config: RunConfig, log: PeerLog) -> None:
         """Make a peer that is to run."""
-        worker = Worker(self._executor, self._disk)
-        self._peers.append(await self._peer(config, self._network.transport(), worker, log, resume=self._resume))
+        transport, worker = self.network.transport(config.rank, Process()), Worker(self._executor, self._disk)
+        self._peers.append(await self._peer(config, transport, worker, log, resume=self._resume))
 
     async def _listen(self) -> None:
         """Have all peers accept connections."""

@@ -137,9 +137,6 @@ UNREAD = 4
 before their sender has to wait: with the longest chunks 32 MiB each. (libzmq counts whole messages; for what is not
 whole, see `LOOK`.)"""
 
-UNREAD_IN_PROCESS = 16
-"""The same between peers of one process, where a message is a whole body that the sender has in memory anyway."""
-
 # -- the token bucket ------------------------------------------------------------------------------------------------
 
 

@@ -16,9 +16,9 @@ from dpeer.peer.config import LivenessConfig, PeerConfig
 from dpeer.peer.core.limits import Limits
 from dpeer.peer.logs import PeerLog
 from dpeer.peer.peer import Peer
-from dpeer.peer.transports import Network, ZeroMQTransport
+from dpeer.peer.transports import ZeroMQTransport
 from dpeer.peer.worker import Worker
-from dpeer.simulation.network import FaultyNetwork
+from dpeer.simulation.network import AT_ONCE, FaultyNetwork
 from dpeer.simulation.virtual_time import Process, VirtualWorker
 from dpeer.topology import Neighborhood, Row
 from tests.peer.keys import keyrings
@@ -173,7 +173,7 @@ class Federation:
         conditions=None,
     ):  # fmt: skip
         self.folder, self.kind, self.topology, self.rounds = folder, kind, topology, rounds
-        self.network, self.simulated = Network(), FaultyNetwork(random.Random(0), conditions)
+        self.network = FaultyNetwork(random.Random(0), conditions if kind == "virtual" else AT_ONCE)
         self.keyrings = keyrings(topology.size) if kind == "keys" else []
         self.logs = {rank: [] for rank in range(topology.size)}
         self.full = set()  # ranks whose log drops every line
@@ -197,9 +197,10 @@ class Federation:
         self.logs.setdefault(rank, [])
         if self.kind == "virtual":
             process = Process()
-            transport, worker = self.simulated.transport(rank, process), VirtualWorker(process, NoCosts())
+            transport, worker = self.network.transport(rank, process), VirtualWorker(process, NoCosts())
         else:
-            transport = ZeroMQTransport(limits, keyring=keyring) if tcp else self.network.transport()
+            simulated = None if tcp else self.network.transport(rank, Process())
+            transport = simulated or ZeroMQTransport(limits, keyring=keyring)
             worker = Worker(self.executor, self.disk)
         config = PeerConfig(
             rank=rank,

@@ -15,9 +15,9 @@ import pytest
 from numpy.typing import NDArray
 
 from dpeer.peer.transport import Sent
-from dpeer.peer.transports.inprocess import InProcessTransport
 from dpeer.privacy import PrivacyConfig
 from dpeer.privacy.mechanism import ClippedSum
+from dpeer.simulation.network import FaultyTransport
 from dpeer.training import ALGORITHMS
 from tests.thinning import only
 
@@ -83,9 +83,9 @@ def texts(folder: Path, seed: int, rows: int) -> None:
 def sent_by_both(simulate, tmp_path, monkeypatch):
     """Train twice, with the first site's data as they are and with others, and give the hellos and bodies of both."""
     found: list[tuple[bytes, ...]] = []
-    send = InProcessTransport.send
+    send = FaultyTransport.send
 
-    def listening(transport: InProcessTransport, link: Any, frames: Any) -> Sent:
+    def listening(transport: FaultyTransport, link: Any, frames: Any) -> Sent:
         message = tuple(bytes(frame) for frame in frames)
         if msgpack.unpackb(message[0])["rank"] == 0:
             found.append(message)
@@ -110,7 +110,7 @@ def sent_by_both(simulate, tmp_path, monkeypatch):
         texts(tmp_path / "texts-0", 1, 24)
         return first, run("second", *options)
 
-    monkeypatch.setattr(InProcessTransport, "send", listening)
+    monkeypatch.setattr(FaultyTransport, "send", listening)
     monkeypatch.setattr(ClippedSum, "released", fixed())
     return twice
 

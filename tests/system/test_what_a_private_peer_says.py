@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from dpeer.peer.transport import Sent
-from dpeer.peer.transports.inprocess import InProcessTransport
+from dpeer.simulation.network import FaultyTransport
 
 pytestmark = pytest.mark.slow
 
@@ -27,9 +27,9 @@ SAID = ("--task-option", "columns=age,bmi,score", "--task-option", "classes=well
 def sent(monkeypatch):
     """Everything that rank 0 says from now on: a body's values and digest are replaced by how many bytes they have."""
     found: list[tuple[Any, ...]] = []
-    send = InProcessTransport.send
+    send = FaultyTransport.send
 
-    def listening(transport: InProcessTransport, link: Any, frames: Any) -> Sent:
+    def listening(transport: FaultyTransport, link: Any, frames: Any) -> Sent:
         header, *buffers = (bytes(frame) for frame in frames)
         fields = msgpack.unpackb(header)
         if fields["kind"] == "body":
@@ -38,7 +38,7 @@ def sent(monkeypatch):
             found.append((msgpack.packb(fields), *map(len, buffers)))
         return send(transport, link, frames)
 
-    monkeypatch.setattr(InProcessTransport, "send", listening)
+    monkeypatch.setattr(FaultyTransport, "send", listening)
     return found
 
 

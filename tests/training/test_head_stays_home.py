@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dpeer.training.building
-from dpeer.peer.transports.inprocess import InProcessTransport
+from dpeer.simulation.network import FaultyTransport
 from dpeer.training import Hyperparameters, build_learner, load_task
 from dpeer.training.split import Split
 from tests.thinning import only
@@ -71,7 +71,7 @@ def values(model, name: str) -> NDArray[np.float32]:
 def recorded(task, simulate, monkeypatch):
     """Run a federation; returns each message that any peer gave to its transport."""
     messages: list[bytes] = []
-    send = InProcessTransport.send
+    send = FaultyTransport.send
 
     def listening(transport, link, frames):
         messages.append(b"".join(map(bytes, frames)))
@@ -84,7 +84,7 @@ def recorded(task, simulate, monkeypatch):
         )  # fmt: skip
         return messages
 
-    monkeypatch.setattr(InProcessTransport, "send", listening)
+    monkeypatch.setattr(FaultyTransport, "send", listening)
     return run
 
 

@@ -129,7 +129,7 @@ def pair(count, line, on_sent=lambda network, nbytes: None, liveness=QUICK, **op
         ours = Federation(
             Path(folder), "virtual", build("ring", 2), rounds=3, liveness=liveness, conditions=line, change=change
         )
-        sent, network = 0, ours.simulated
+        sent, network = 0, ours.network
 
         def counted(source, target, frames):
             nonlocal sent
