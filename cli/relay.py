@@ -12,11 +12,13 @@ import click
 from dpeer.cli.terminal import Terminal, ended_at_once
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.addresses import relay_listen_address
-from dpeer.federation.keys import WatchedKeys
+from dpeer.federation.keys import listed_keys
 from dpeer.federation.stop_signals import stop_signals
-from dpeer.peer.relay.limits import CONNECTIONS, LOOK
-from dpeer.peer.relay.server import Relay
+from dpeer.peer.relay.server import CONNECTIONS, Listed, Relay
 from dpeer.results.units import read_rate, size
+
+_LOOK = 5.0
+"""Seconds between two looks at the files of keys."""
 
 
 @click.command(short_help="Join peers that can only dial out.")
@@ -48,12 +50,15 @@ def relay(listen: str, files: Sequence[Path], rate: str, connections: int) -> No
     bits = read_rate("--rate", rate)
     if bits < 80_000:
         raise ConfigurationError(f"--rate {rate!r}: a relay needs 80 kbit/s or more for each key")
-    keys = WatchedKeys(files)
+    listed = listed_keys(files)
     with Terminal() as terminal, ended_at_once():
-        asyncio.run(_serve(terminal, host, port, keys, bits / 8, connections))
+        asyncio.run(_serve(terminal, host, port, files, listed, bits / 8, connections))
 
 
-async def _serve(terminal: Terminal, host: str, port: int, keys: WatchedKeys, rate: float, connections: int) -> None:
+async def _serve(
+    terminal: Terminal, host: str, port: int, files: Sequence[Path], listed: dict[bytes, Listed], rate: float,
+    connections: int,
+) -> None:  # fmt: skip
     asked = asyncio.Event()
     for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, asked.set)
@@ -61,12 +66,10 @@ async def _serve(terminal: Terminal, host: str, port: int, keys: WatchedKeys, ra
     def say(line: str) -> None:
         terminal.offer(f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S%z} {line}")  # its only log
 
-    own = Relay(keys.listed, say, rate, connections)
+    own = Relay(listed, say, rate, connections)
     bound, port = own.listen(host, port)
-    terminal.say(
-        f"dpeer relay: listening at {bound}, port {port}, for {_count(len(keys.listed), 'key')}; Ctrl-C ends it"
-    )
-    serving = {asyncio.create_task(own.run()), asyncio.create_task(_reread(own, keys, say))}
+    terminal.say(f"dpeer relay: listening at {bound}, port {port}, for {_count(len(listed), 'key')}; Ctrl-C ends it")
+    serving = {asyncio.create_task(own.run()), asyncio.create_task(_reread(own, files, say))}
     stopping = asyncio.create_task(asked.wait())
     done, _ = await asyncio.wait({*serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
     for task in {*serving, stopping}:
@@ -80,15 +83,21 @@ async def _serve(terminal: Terminal, host: str, port: int, keys: WatchedKeys, ra
     )
 
 
-async def _reread(own: Relay, keys: WatchedKeys, say: Callable[[str], None]) -> None:
+async def _reread(own: Relay, files: Sequence[Path], say: Callable[[str], None]) -> None:
+    wrong = ""
     while True:
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(_LOOK)
         try:
-            if await asyncio.to_thread(keys.changed):
-                own.relist(keys.listed)
-                say(f"keys were read again: {_count(len(keys.listed), 'key')}")
+            listed = await asyncio.to_thread(listed_keys, files)
         except ConfigurationError as error:
-            say(f"WARNING: the keys stay as they were: {error}")
+            if str(error) != wrong:  # it comes once
+                say(f"WARNING: the keys stay as they were: {error}")
+            wrong = str(error)
+            continue
+        wrong = ""
+        if listed != own.listed:
+            own.relist(listed)
+            say(f"keys were read again: {_count(len(listed), 'key')}")
 
 
 def _count(number: int, what: str) -> str:

@@ -29,7 +29,7 @@ from dpeer.federation.starting import Starting
 from dpeer.peer.core import wire
 from dpeer.peer.core.limits import ASK_AGAIN, Limits
 from dpeer.peer.core.wire import Frames
-from dpeer.peer.relay.messages import ABSENT, NO_ANSWER, REFUSALS
+from dpeer.peer.relay.messages import ABSENT, REFUSALS
 from dpeer.peer.transport import Arrival, Broken, Event, Link, Opened, Relayed, Transport, TurnedAway, Unreachable
 from dpeer.peer.transports.hosts import split
 from dpeer.peer.transports.proxies import dial
@@ -66,7 +66,7 @@ _STRANGE = {
 }
 """What connections may be that were turned away, by the transport's reason; only the first that happened is noted."""
 
-_COMES_LATER = tuple(REFUSALS[code] for code in (ABSENT, NO_ANSWER))
+_COMES_LATER = REFUSALS[ABSENT]
 """What a relay answers while the called rank is not there yet."""
 
 

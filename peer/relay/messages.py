@@ -1,15 +1,15 @@
-"""Messages between a peer and a relay, from greeting and proof of key to calls and pings; no I/O.
+"""Messages between a peer and a relay: greeting, proof of a key, answer; no I/O.
 
     relay  GREETING  the protocol's name, a public key that lasts as long as the relay's process, and a new nonce
     peer   CLAIM     its purpose, its own key, the other end, and the proof
-    relay  ANSWER    one byte: taken, or why not
+    relay  ANSWER    one byte: joined to the other end, whose bytes follow, or why not; WAITING before, again and again
 
 The proof is HMAC-SHA256 over greeting and claim, under a key that HKDF-SHA256 (RFC 5869) makes of the X25519 secret
 (RFC 7748) of both public keys. Only the owner of the claimed key, or the relay itself, can make it. The nonce makes a
 recorded proof useless. No key of CURVE is made of it, which hashes the same secret with another function.
 
-After `LISTEN` the connection stays: the relay announces each caller on it (CALL), and sends a PING from time to time,
-which the peer answers by one byte. After `DIAL` and `ANSWER_CALL` it carries the two peers' bytes.
+A peer that can be called waits on one connection (`LISTEN`). Who dials its key (`DIAL`) is joined to that one, and the
+peer opens the next.
 """
 
 from __future__ import annotations
@@ -26,44 +26,38 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dpeer.exceptions import ProtocolError
 
-NAME = b"dpRelay1"
+NAME = b"dpRelay2"
 KEY_BYTES = 32
 GREETING_BYTES = len(NAME) + 2 * KEY_BYTES
 NOBODY = bytes(KEY_BYTES)
 
-LISTEN, DIAL, ANSWER_CALL = b"L", b"D", b"A"
-"""Purposes of a connection: be called, call the peer with a key, take a call with a ticket."""
+LISTEN, DIAL = b"L", b"D"
+"""Purposes of a connection: be called, call the peer with a key."""
 
 _CLAIM = struct.Struct("<c32s32s32s")
 CLAIM_BYTES = _CLAIM.size
 
-_NEWS = struct.Struct("<c32s32s")
-NEWS_BYTES = _NEWS.size
-CALL, PING = b"C", b"P"
-
-TAKEN = b"+"
+WAITING, TAKEN = b".", b"+"
 REFUSALS = {
     b"k": "it does not take the key of this peer: see that the relay's --keys FILE lists the key that belongs to this "
     "peer's secret",
     b"o": "its --keys FILE does not list the key of that rank beside this peer's",
     b"a": "the peer of that rank is not connected to it",
-    b"n": "the peer of that rank does not answer",
     b"m": "this peer has too many calls or connections there",
-    b"t": "the caller is gone",
     b"r": "another process connected to it with this peer's key",
 }
 """Why a relay refuses or ends a connection, by its byte."""
 
-UNKNOWN_KEY, UNKNOWN_OTHER, ABSENT, NO_ANSWER, TOO_MANY, NO_CALLER, REPLACED = REFUSALS
+UNKNOWN_KEY, UNKNOWN_OTHER, ABSENT, TOO_MANY, REPLACED = REFUSALS
 
 CALL_WITHIN = 10.0
-"""Seconds that a called peer has to take a call."""
+"""Seconds that a called peer has to wait again after it was joined to a caller."""
 
-PING_EVERY = 15.0
-SILENT = 3 * PING_EVERY
-"""Seconds between two pings, and of silence after which either end takes the other for dead."""
+WAITING_EVERY = 15.0
+SILENT = 3 * WAITING_EVERY
+"""Seconds between two bytes to a peer that waits, and of silence after which it takes the relay for dead."""
 
-_INFO = b"dpeer relay 1: proof of a key"
+_INFO = b"dpeer relay 2: proof of a key"
 _NO_RELAY = ("malformed", "what listens at this port is no dpeer relay")
 
 
@@ -71,9 +65,9 @@ class Claim(NamedTuple):
     """A peer's purpose and key, which the relay has not checked yet.
 
     Attributes:
-        purpose: LISTEN, DIAL or ANSWER_CALL.
+        purpose: LISTEN or DIAL.
         key: The public key of the peer.
-        other: The key of the called peer (DIAL), a ticket (ANSWER_CALL), or zeros.
+        other: The key of the called peer (DIAL), or zeros.
         proof: See the module.
     """
 
@@ -94,7 +88,7 @@ class Claim(NamedTuple):
             ProtocolError: the purpose is none.
         """
         found = cls(*_CLAIM.unpack(message))
-        if found.purpose not in (LISTEN, DIAL, ANSWER_CALL):
+        if found.purpose not in (LISTEN, DIAL):
             raise ProtocolError("malformed", "a connection without a purpose")
         return found
 
@@ -139,33 +133,3 @@ def _proof(shared: bytes, greeting: bytes, claim: Claim) -> bytes:
     nonce, relay = greeting[-KEY_BYTES:], greeting[len(NAME) : -KEY_BYTES]
     key = HKDF(SHA256(), KEY_BYTES, salt=nonce, info=_INFO + relay + claim.key).derive(shared)
     return hmac.digest(key, greeting + claim.purpose + claim.key + claim.other, sha256)
-
-
-class News(NamedTuple):
-    """What a relay sends to a peer that can be called.
-
-    Attributes:
-        kind: CALL; PING, which the peer answers with that byte; REPLACED, by another process with its key.
-        ticket: Of a call: stands in the claim of the connection that takes it.
-        caller: Of a call: the key that the caller has proved.
-    """
-
-    kind: bytes
-    ticket: bytes = NOBODY
-    caller: bytes = NOBODY
-
-    def encode(self) -> bytes:
-        """The bytes on the wire."""
-        return _NEWS.pack(*self)
-
-    @classmethod
-    def decode(cls, message: bytes) -> Self:
-        """News that came, of `NEWS_BYTES`.
-
-        Raises:
-            ProtocolError: the kind is none.
-        """
-        found = cls(*_NEWS.unpack(message))
-        if found.kind not in (CALL, PING, REPLACED):
-            raise ProtocolError("malformed", "the relay sends neither a call nor a ping")
-        return found

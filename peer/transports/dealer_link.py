@@ -12,7 +12,7 @@ from dpeer.peer.transports.connection_guard import EVENTS, ConnectionGuard
 from dpeer.peer.transports.curve import Keyring
 from dpeer.peer.transports.hosts import endpoint, is_literal, resolve, split
 from dpeer.peer.transports.sockets import Parts, Reader, Sockets
-from dpeer.peer.transports.tunnels import Tunnel, Tunnels
+from dpeer.peer.transports.tunnels import Tunnels
 
 _FLUSHED = 0.05
 """Seconds between libzmq's event that a connection is broken and the reading of the last message that came on it: the
@@ -82,7 +82,6 @@ class DealerLink:
         self._sockets, self._link, self._address, self._longest = sockets, link, address, longest
         self._keyring, self._identity = keyring, identity
         self._tunnels, self._tunnelled = tunnels, tunnels.needed(address)
-        self._tunnel: Tunnel | None = None
         self._keys = () if keyring is None or identity is None else keyring.listed[identity]
         self._unproved = self._which = self._next = 0
         self._place = split(address)
@@ -126,8 +125,7 @@ class DealerLink:
         assert self._place is not None, "see `_anew`"
         try:
             if self._tunnelled:
-                self._tunnel = await self._tunnels.open(self._address, self._key)
-                self._open(self._tunnel.address)
+                self._open(await self._tunnels.open(self._address, self._key))
             else:
                 found = await resolve(*self._place)
                 self._next += 1  # until it has succeeded
@@ -186,9 +184,7 @@ class DealerLink:
             self._guard.happened(event, value)
         if self._later is not None:
             return
-        if event == zmq.EVENT_CONNECTED and self._tunnel is not None:
-            self._tunnel.confirm(value)
-        elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED and not self.up:
+        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED and not self.up:
             self.up, self._unproved = True, 0
             self._next -= 1
             self._sockets.push(self._link, Opened(self._link))
@@ -232,9 +228,6 @@ class DealerLink:
 
     def _close(self, linger: float) -> None:
         self.up = False
-        if self._tunnel is not None:
-            self._tunnel.close()
-            self._tunnel = None
         if self._guard is not None:
             self._guard.close()
             self._guard = None

@@ -1,13 +1,8 @@
 """Tunnels: loopback ports through which libzmq reaches an address that it cannot dial, behind a relay or a proxy.
 
 libzmq knows no relay and no HTTP proxy. So the connection is made first, and libzmq then connects to a port of loopback
-that is open for this one connection; a joint copies between both. A relay's connection comes about like this:
-
-    dialling peer   DIAL, with the key of the called one    \
-                                                             relay: joins both
-    called peer     ANSWER_CALL, with the call's ticket     /
-
-`dpeer.peer.relay.messages` has the messages. The bytes are CURVE's, so neither relay nor proxy reads or changes them.
+that is open for this one connection; a joint copies between both. The bytes are CURVE's, so neither relay nor proxy
+reads or changes them.
 """
 
 from __future__ import annotations
@@ -15,67 +10,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.limits import PROVE_WITHIN
-from dpeer.peer.relay.joint import Joint
-from dpeer.peer.relay.messages import CALL_WITHIN, DIAL, GREETING_BYTES, NOBODY, REFUSALS, TAKEN, prove
+from dpeer.peer.relay.joint import join
+from dpeer.peer.relay.messages import (
+    CALL_WITHIN,
+    DIAL,
+    GREETING_BYTES,
+    LISTEN,
+    NOBODY,
+    REFUSALS,
+    SILENT,
+    TAKEN,
+    WAITING,
+    prove,
+)
 from dpeer.peer.transport import RELAY
 from dpeer.peer.transports.hosts import LOOPBACK, endpoint, receive, split
 from dpeer.peer.transports.proxies import Proxies, dial
 
+_AGAIN, _SELDOM = 0.2, 10.0
+"""Seconds after which a relay is tried again, at first and at most, where it has just failed."""
+
+_REST = 0.005
+"""Seconds after each byte of a relay in which none is read: a hostile one must not keep the event loop busy."""
+
 
 class RelayRefusedError(OSError):
     """A relay refuses a connection."""
-
-
-class Tunnel:
-    """One connection to a far listener, and the port of loopback that is open for it.
-
-    Args:
-        remote: The connection.
-        join: Takes the connection and the local one.
-
-    Attributes:
-        address: The port, as libzmq dials it.
-    """
-
-    def __init__(self, remote: socket.socket, join: Callable[[socket.socket, socket.socket], object]) -> None:
-        self._remote, self._join = remote, join
-        self._loop = asyncio.get_running_loop()
-        self._server = socket.create_server((LOOPBACK, 0))
-        self._server.setblocking(False)
-        self.address = endpoint(LOOPBACK, self._server.getsockname()[1])
-        self._own: int | None = None
-        self._limit = self._loop.call_later(PROVE_WITHIN, self.close)
-
-    def confirm(self, descriptor: int) -> None:
-        """Use this connection of libzmq's: those of other programs of the host are closed."""
-        with contextlib.suppress(OSError), socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM) as copy:
-            self._own = copy.getsockname()[1]
-            self._loop.add_reader(self._server, self._accept)
-            self._accept()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, (_, port) = self._server.accept()
-                if port == self._own:
-                    break
-                connection.close()
-            connection.setblocking(False)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._join(connection, self._remote.dup())
-            self.close()
-
-    def close(self) -> None:
-        """Close everything that is not joined."""
-        self._limit.cancel()
-        if self._server.fileno() >= 0:
-            self._loop.remove_reader(self._server)
-            self._server.close()
-            self._remote.close()
 
 
 class Tunnels:
@@ -89,45 +54,92 @@ class Tunnels:
 
     def __init__(self, through: Proxies, give_up: float, secret: bytes | None) -> None:
         self._through, self._give_up, self._secret = through, give_up, secret
-        self._joints: dict[asyncio.Task[None], Joint] = {}
+        self._joints: set[asyncio.Task[None]] = set()
+        self._staying: asyncio.Task[None] | None = None
 
     def needed(self, address: str) -> bool:
         """Whether an address is dialled through a relay or a proxy."""
         place = split(address)
         return place is not None and (address.startswith(RELAY) or self._through.of(place[0]) is not None)
 
-    async def open(self, address: str, key: bytes | None) -> Tunnel:
-        """A tunnel to the listener at an address; behind a relay, to the peer with this key.
+    async def open(self, address: str, key: bytes | None) -> str:
+        """Connect to the listener at an address; behind a relay, to the peer with this key.
+
+        Returns:
+            The port of loopback, as libzmq dials it. It is open for a few seconds, for one connection.
 
         Raises:
             OSError: its text states why none can be made.
         """
-        if not address.startswith(RELAY):
-            return Tunnel(await self._dial(address), self.join)
-        assert key is not None, "a relay is dialled for a listed rank"
-        return Tunnel(await self.claim(address, DIAL, key, PROVE_WITHIN + CALL_WITHIN), self.join)
+        if address.startswith(RELAY):
+            assert key is not None, "a relay is dialled for a listed rank"
+            remote = await self._claim(address, DIAL, key, PROVE_WITHIN + CALL_WITHIN)
+        else:
+            remote = await self._dial(address)
+        server = socket.create_server((LOOPBACK, 0))
+        server.setblocking(False)
+        self._begin(remote, partial(_accepted, server))
+        return endpoint(LOOPBACK, server.getsockname()[1])
+
+    def stay(self, address: str, port: int, most: int, report: Callable[[str | None], None]) -> None:
+        """Wait at a relay for callers until `close`, and join each to the transport.
+
+        Args:
+            address: The relay's.
+            port: Where the transport listens on loopback.
+            most: Calls that may be connected at once; an honest relay has one connection of each caller.
+            report: Called with the reason while the relay cannot be used, and with None when it can again.
+        """
+        self._staying = asyncio.create_task(self._stay(address, port, most, report))
+
+    async def _stay(self, address: str, port: int, most: int, report: Callable[[str | None], None]) -> None:
+        pause, troubled = _AGAIN, False
+        joints: set[asyncio.Task[None]] = set()
+
+        def here() -> None:
+            nonlocal pause, troubled
+            if troubled:
+                report(None)
+            pause, troubled = _AGAIN, False
+
+        while True:
+            try:
+                remote = await self._claim(address, LISTEN, here=here)
+            except OSError as error:
+                report(str(error))
+                troubled = True
+                await asyncio.sleep(_SELDOM if isinstance(error, RelayRefusedError) else pause)
+                pause = min(2 * pause, _SELDOM)
+                continue
+            joints.add(self._begin(remote, partial(_dialled, port)))
+            while len(joints) >= most:
+                _, joints = await asyncio.wait(joints, return_when=asyncio.FIRST_COMPLETED)
 
     async def _dial(self, address: str) -> socket.socket:
         place = split(address)
         assert place is not None, "see `needed`"
         return await dial(*place, self._through, self._give_up)
 
-    async def claim(
-        self, address: str, purpose: bytes, other: bytes = NOBODY, within: float = PROVE_WITHIN
-    ) -> socket.socket:
-        """A connection to a relay that has taken this peer's key and purpose.
+    async def _claim(
+        self, address: str, purpose: bytes, other: bytes = NOBODY, within: float = PROVE_WITHIN,
+        here: Callable[[], None] = lambda: None,
+    ) -> socket.socket:  # fmt: skip
+        """A connection that a relay has joined to another peer's.
 
         Raises:
             OSError: its text states why not.
         """
         assert self._secret is not None, "addresses are checked: relays need keys"
         with of_relay(address):
-            connection = await self._dial(address)
+            connection, loop = await self._dial(address), asyncio.get_running_loop()
             try:
-                async with asyncio.timeout(within):
+                async with asyncio.timeout(within) as limit:
                     claim = prove(self._secret, await receive(connection, GREETING_BYTES), purpose, other)
-                    await asyncio.get_running_loop().sock_sendall(connection, claim.encode())
-                    answer = await receive(connection, 1)
+                    await loop.sock_sendall(connection, claim.encode())
+                    while (answer := await receive(connection, 1)) == WAITING:
+                        here()
+                        limit.reschedule(loop.time() + SILENT)
+                        await asyncio.sleep(_REST)
                 if answer != TAKEN:
                     raise RelayRefusedError(REFUSALS.get(answer, "it refuses the connection"))
             except BaseException:
@@ -135,25 +147,21 @@ class Tunnels:
                 raise
             return connection
 
-    def join(self, local: socket.socket, remote: socket.socket) -> asyncio.Future[None]:
-        """Copy between a connection of libzmq's and one that was dialled, until both are closed.
-
-        Returns:
-            What can be awaited for that, and cancelled without an effect on the joint.
-        """
-        joint = Joint(local, remote)
-        task = asyncio.create_task(joint.run())
-        self._joints[task] = joint
-        task.add_done_callback(lambda done: self._joints.pop(done, None))
-        return asyncio.shield(task)
+    def _begin(self, remote: socket.socket, local: Callable[[], Awaitable[socket.socket]]) -> asyncio.Task[None]:
+        task = asyncio.create_task(_pass_on(remote, local))
+        self._joints.add(task)
+        task.add_done_callback(self._joints.discard)
+        return task
 
     async def close(self, linger: float) -> None:
-        """Copy what closed sockets have left behind, for at most `linger` seconds; then end every joint."""
+        """Copy what closed sockets have left behind, for at most `linger` seconds; then end every tunnel."""
+        if self._staying is not None:
+            self._staying.cancel()
         if self._joints and linger > 0:
             await asyncio.wait([*self._joints], timeout=linger)
-        for joint in self._joints.values():
-            joint.end()
-        await asyncio.gather(*self._joints, return_exceptions=True)
+        for task in [*self._joints]:
+            task.cancel()
+        await asyncio.gather(*self._joints, *filter(None, [self._staying]), return_exceptions=True)
 
 
 @contextlib.contextmanager
@@ -168,3 +176,35 @@ def of_relay(address: str) -> Iterator[None]:
         raise OSError(f"relay {name}: {error.args[0].partition(': ')[2]}") from error
     except OSError as error:
         raise type(error)(f"relay {name}: {error.strerror or error}") from error
+
+
+async def _pass_on(remote: socket.socket, local: Callable[[], Awaitable[socket.socket]]) -> None:
+    """Join a connection to one of this host's, if that comes about; else its other end tries again."""
+    try:
+        async with asyncio.timeout(PROVE_WITHIN):
+            near = await local()
+    except OSError:  # TimeoutError, too
+        remote.close()
+    except BaseException:
+        remote.close()
+        raise
+    else:
+        near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await join(near, remote)
+
+
+async def _accepted(server: socket.socket) -> socket.socket:
+    with server:
+        near, _ = await asyncio.get_running_loop().sock_accept(server)
+    return near
+
+
+async def _dialled(port: int) -> socket.socket:
+    near = socket.socket()
+    near.setblocking(False)
+    try:
+        await asyncio.get_running_loop().sock_connect(near, (LOOPBACK, port))
+    except BaseException:
+        near.close()
+        raise
+    return near

@@ -24,7 +24,6 @@ from dpeer.peer.transports.curve import FAILED, CurveAuth, Keyring
 from dpeer.peer.transports.dealer_link import DealerLink
 from dpeer.peer.transports.hosts import LOOPBACK, endpoint, split
 from dpeer.peer.transports.proxies import NO_PROXIES, Proxies
-from dpeer.peer.transports.relayed_listener import RelayedListener
 from dpeer.peer.transports.sockets import Parts, Reader, Sockets, send
 from dpeer.peer.transports.tunnels import Tunnels
 
@@ -84,7 +83,6 @@ class ZeroMQTransport:
             longest + (0 if keyring is None else _CURVE_BYTES), limits.buffers + _MORE, give_up, self._try_again
         )
         self._tunnels = Tunnels(proxies, give_up, None if keyring is None else keyring.secret)
-        self._relayed: RelayedListener | None = None
         self._auth: CurveAuth | None = None
         self.guard: ConnectionGuard | None = None
         self._router: Reader | None = None
@@ -107,9 +105,7 @@ class ZeroMQTransport:
         bound = split(self._bind(endpoint(LOOPBACK, 0)))
         assert bound is not None, "a port of loopback"
         most = 2 * len(self.keyring.owners) + MOST_UNPROVED
-        self._relayed = RelayedListener(
-            self._tunnels, address, bound[1], most, lambda why: self._sockets.push(self, Relayed(why))
-        )
+        self._tunnels.stay(address, bound[1], most, lambda why: self._sockets.push(self, Relayed(why)))
         return address
 
     def _bind(self, address: str) -> str:
@@ -230,8 +226,6 @@ class ZeroMQTransport:
         self._closed = True
         if self._retry is not None:
             self._retry.cancel()
-        if self._relayed is not None:
-            await self._relayed.close()
         for dealer in self._dealers.values():
             dealer.close(linger)
         if self.guard is not None:

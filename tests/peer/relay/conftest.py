@@ -5,16 +5,7 @@ import contextlib
 
 import pytest
 
-from dpeer.peer.relay.messages import (
-    ANSWER_CALL,
-    DIAL,
-    GREETING_BYTES,
-    LISTEN,
-    NEWS_BYTES,
-    PING,
-    News,
-    prove,
-)
+from dpeer.peer.relay.messages import DIAL, GREETING_BYTES, LISTEN, TAKEN, WAITING, prove
 from dpeer.peer.transports.curve import new_secret, public_of
 from tests.peer.intermediaries import Running, listed
 
@@ -49,10 +40,10 @@ class Client:
         await self.send(prove(secret, greeting, purpose, other).encode())
         return await self.answer()
 
-    async def news(self):
-        """The next call; pings are answered."""
-        while (found := News.decode(await self.reader.readexactly(NEWS_BYTES))).kind == PING:
-            await self.send(PING)
+    async def called(self):
+        """The relay's byte that ends the waiting; empty if it closed."""
+        while (found := await self.answer()) == WAITING:
+            pass
         return found
 
     async def ended(self):
@@ -86,7 +77,7 @@ class World:
     async def listen(self, rank):
         """A connection on which the rank is called."""
         client = await self.connect()
-        assert await client.claim(self.secrets[rank], LISTEN) == b"+"
+        assert await client.claim(self.secrets[rank], LISTEN) == WAITING
         await self.log.until(f"rank {rank} ", "is here")
         return client
 
@@ -98,14 +89,11 @@ class World:
         return client
 
     async def join(self, rank, other, line):
-        """Both ends of a joint: `line` is where `other` is called."""
+        """Both ends of a joint: `line` is where `other` waits, and its end of it from now on."""
         near = await self.dial(rank, other)
-        found = await line.news()
-        assert found.caller == self.keys[rank]
-        far = await self.connect()
-        assert await far.claim(self.secrets[other], ANSWER_CALL, found.ticket) == b"+"
-        assert await near.answer() == b"+"
-        return near, far
+        assert await line.called() == TAKEN
+        assert await near.answer() == TAKEN
+        return near, line
 
     def close(self):
         for client in self._clients:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dpeer.exceptions import AddressError
-from dpeer.peer.relay import limits, messages
-from dpeer.peer.relay.messages import ANSWER_CALL, DIAL, LISTEN, PING, REPLACED, News, prove
+from dpeer.peer.relay import messages, server
+from dpeer.peer.relay.messages import DIAL, LISTEN, TAKEN, WAITING, prove
 from dpeer.peer.relay.server import Listed, Relay
 from dpeer.peer.transports.curve import new_secret, public_of
 from tests.peer.intermediaries import listed
@@ -64,7 +64,7 @@ async def test_a_recorded_claim_is_of_no_use_on_another_connection(world):
     honest = await one.connect()
     recorded = prove(one.secrets[0], await honest.greet(), LISTEN).encode()
     await honest.send(recorded)
-    assert await honest.answer() == b"+"
+    assert await honest.answer() == WAITING
     thief = await one.connect()
     await thief.greet()
     await thief.send(recorded)
@@ -85,7 +85,7 @@ async def test_what_is_no_claim_ends_the_connection(world):
 
 async def test_connections_that_prove_nothing_do_not_last(world, monkeypatch):
     """Slow loris: a byte now and then keeps no connection."""
-    monkeypatch.setattr(limits, "PROVE_WITHIN", 0.3)
+    monkeypatch.setattr(server, "PROVE_WITHIN", 0.3)
     one = await world()
     slow = await one.connect()
     claim = prove(one.secrets[0], await slow.greet(), LISTEN).encode()
@@ -103,13 +103,13 @@ async def test_a_flood_of_silent_connections_displaces_itself_and_keeps_nobody_o
     near, far = await one.join(1, 0, line)
     before = descriptors()
     with contextlib.ExitStack() as stack:
-        for _ in range(2 * limits.MOST_UNPROVED):
+        for _ in range(2 * server.MOST_UNPROVED):
             stack.enter_context(socket.create_connection(("127.0.0.1", one.running.port)))
             await asyncio.sleep(0)
-        while one.relay.refused < limits.MOST_UNPROVED:  # noqa: ASYNC110 - no event says so
+        while one.relay.refused < server.MOST_UNPROVED:  # noqa: ASYNC110 - no event says so
             await asyncio.sleep(0.002)
         if before:  # those of the flood itself, and the relay's
-            assert descriptors() - before <= 3 * limits.MOST_UNPROVED + 8
+            assert descriptors() - before <= 3 * server.MOST_UNPROVED + 8
         await echo(near, far)
         again = await one.listen(2)
         assert again.greeting is not None
@@ -144,13 +144,15 @@ async def test_why_a_call_is_refused(world, monkeypatch):
     monkeypatch.setattr(messages, "CALL_WITHIN", 0.05)
     one = await world()
     assert await (await one.dial(1, 0)).answer() == messages.ABSENT
-    await one.listen(0)
-    assert await (await one.dial(1, 0)).answer() == messages.NO_ANSWER
+    line = await one.listen(0)
+    line.close()
+    await one.log.until("rank 0", "is gone")
+    assert await (await one.dial(1, 0)).answer() == messages.ABSENT
+    await one.join(1, 0, await one.listen(0))
+    assert await (await one.dial(2, 0)).answer() == messages.ABSENT, "it does not wait for another caller in time"
     assert await (await one.dial(0, 0)).answer() == messages.UNKNOWN_OTHER
     client = await one.connect()
     assert await client.claim(one.secrets[1], DIAL, public_of(new_secret())) == messages.UNKNOWN_OTHER
-    client = await one.connect()
-    assert await client.claim(one.secrets[1], ANSWER_CALL, os.urandom(32)) == messages.NO_CALLER
 
 
 async def test_keys_of_two_federations_are_not_joined(world):
@@ -164,43 +166,20 @@ async def test_keys_of_two_federations_are_not_joined(world):
     await one.join(1, 0, line)
 
 
-async def test_only_the_called_key_takes_a_call(world):
-    one = await world()
-    line = await one.listen(0)
-    near = await one.dial(1, 0)
-    found = await line.news()
-    thief = await one.connect()
-    assert await thief.claim(one.secrets[2], ANSWER_CALL, found.ticket) == messages.NO_CALLER
-    far = await one.connect()
-    assert await far.claim(one.secrets[0], ANSWER_CALL, found.ticket) == b"+"
-    assert await near.answer() == b"+"
-    late = await one.connect()
-    assert await late.claim(one.secrets[0], ANSWER_CALL, found.ticket) == messages.NO_CALLER
+async def test_a_peer_that_waits_hears_of_the_relay_again_and_again(world, monkeypatch):
+    monkeypatch.setattr(messages, "WAITING_EVERY", 0.01)
+    line = await (await world()).listen(0)
+    assert [await line.answer() for _ in range(3)] == [WAITING] * 3
 
 
 async def test_the_newest_process_of_a_key_is_called_and_the_one_before_learns_it(world):
     one = await world()
     before = await one.listen(0)
     line = await one.listen(0)
-    assert await before.news() == News(REPLACED)
+    assert await before.called() == messages.REPLACED
     await before.ended()
     await echo(*await one.join(1, 0, line))
     assert not one.log.has("is gone")
-
-
-async def test_a_call_that_is_taken_after_its_caller_has_called_anew_ends_no_joint(world):
-    """A peer that wakes takes all calls that have come meanwhile, of callers that have given some up."""
-    one = await world()
-    line = await one.listen(0)
-    given_up = await one.dial(1, 0)
-    ticket = (await line.news()).ticket
-    given_up.close()
-    await given_up.writer.wait_closed()
-    near, far = await one.join(1, 0, line)
-    late = await one.connect()
-    assert await late.claim(one.secrets[0], ANSWER_CALL, ticket) == messages.NO_CALLER
-    await echo(near, far)
-    assert one.relay.joined == 1
 
 
 async def test_a_key_that_is_not_listed_any_more_is_parted(world):
@@ -225,7 +204,7 @@ async def test_a_key_has_so_many_connections_and_a_newer_one_replaces_that_of_th
     first, _ = await one.join(0, 1, lines[1])
     second = await one.join(0, 2, lines[2])
     assert await (await one.dial(0, 3)).answer() == messages.TOO_MANY
-    near, far = await one.join(0, 1, lines[1])
+    near, far = await one.join(0, 1, await one.listen(1))
     await first.ended()
     await echo(near, far)
     await echo(*second)
@@ -234,7 +213,7 @@ async def test_a_key_has_so_many_connections_and_a_newer_one_replaces_that_of_th
 
 async def test_calls_without_end_are_refused_after_some(world):
     one = await world()
-    answers = [await (await one.dial(1, 0)).answer() for _ in range(int(limits.CALLS_AT_ONCE) + 20)]
+    answers = [await (await one.dial(1, 0)).answer() for _ in range(int(server.CLAIMS_AT_ONCE) + 20)]
     assert answers[0] == messages.ABSENT
     assert messages.TOO_MANY in answers
     await one.listen(0)  # another key has its own
@@ -270,31 +249,6 @@ async def test_a_key_sends_no_faster_than_its_rate_and_others_do_not_wait_for_it
     assert asyncio.get_running_loop().time() - began >= 1.3  # 400 kB come at once
 
 
-async def test_a_joint_on_which_nothing_comes_is_ended(world, monkeypatch):
-    monkeypatch.setattr(limits, "LOOK", 0.05)
-    one = await world()
-    line = await one.listen(0)
-    near, far = await one.join(1, 0, line)
-    await echo(near, far)
-    monkeypatch.setattr(limits, "QUIET", 0.2)
-    await asyncio.gather(near.ended(), far.ended())
-
-
-async def test_a_peer_that_answers_no_ping_cannot_be_called_any_more(world, monkeypatch):
-    monkeypatch.setattr(messages, "PING_EVERY", 0.05)
-    monkeypatch.setattr(messages, "SILENT", 0.3)
-    one = await world()
-    frozen = await one.listen(0)
-    alive = await one.listen(2)
-    answering = asyncio.create_task(alive.news())
-    await one.log.until("rank 0", "is gone")
-    assert await (await one.dial(1, 0)).answer() == messages.ABSENT
-    assert not one.log.has("rank 2", "is gone")
-    assert not answering.done()
-    answering.cancel()
-    await frozen.ended()
-
-
 async def test_a_port_in_use_is_refused(world):
     one = await world()
     with pytest.raises(AddressError, match=f"--listen: port {one.running.port} of 127.0.0.1 cannot be used"):
@@ -302,36 +256,31 @@ async def test_a_port_in_use_is_refused(world):
 
 
 async def test_a_key_that_comes_and_goes_without_end_fills_no_log(world, monkeypatch):
-    monkeypatch.setattr(limits, "LINES_AT_ONCE", 6.0)
-    monkeypatch.setattr(limits, "LINES_A_SECOND", 0.0)
-    monkeypatch.setattr(limits, "LOOK", 0.05)
-    monkeypatch.setattr(limits, "REPORT", 0.1)
+    monkeypatch.setattr(server, "LINES_AT_ONCE", 6.0)
+    monkeypatch.setattr(server, "LINES_A_SECOND", 0.0)
     one = await world()
     for _ in range(8):
         client = await one.connect()
-        assert await client.claim(one.secrets[1], LISTEN) == b"+"
-    await one.log.until("rank 1", "comes and goes: 2 lines were left out")
-    assert len(one.log) == 7
+        assert await client.claim(one.secrets[1], LISTEN) == WAITING
+        client.close()
     await one.listen(0)  # whose lines are its own
+    assert sum("rank 1" in line for line in one.log) == 6
 
 
-async def test_pings_that_were_not_asked_for_end_the_connection(world):
-    """Bytes that wait already would keep the event loop of a careless relay for ever."""
+async def test_a_caller_is_joined_when_a_peer_that_was_just_called_waits_again(world):
     one = await world()
-    flooding = await one.listen(0)
-    with contextlib.suppress(ConnectionError):
-        await flooding.send(PING * 1_000_000)
-    await one.log.until("rank 0", "is gone")
-    await one.listen(2)
+    first = await one.join(1, 0, await one.listen(0))
+    near = await one.dial(2, 0)
+    far = await one.listen(0)
+    assert (await far.called(), await near.answer()) == (TAKEN, TAKEN)
+    await echo(near, far)
+    await echo(*first)
 
 
 async def test_a_call_of_a_key_that_has_been_taken_off_the_list_meanwhile_is_not_joined(world):
     one = await world()
-    line = await one.listen(0)
-    near = await one.dial(1, 0)
-    found = await line.news()
-    one.relay.relist(listed({rank: (one.keys[rank],) for rank in (0, 2)}))
-    far = await one.connect()
-    await far.claim(one.secrets[0], ANSWER_CALL, found.ticket)
+    near, far = await one.join(1, 0, await one.listen(0))
+    waiting = await one.dial(2, 0)
+    one.relay.relist(listed({rank: (one.keys[rank],) for rank in (1, 2)}))
+    assert TAKEN not in await waiting.ended()
     await asyncio.gather(near.ended(), far.ended())
-    assert not one.log.has("joined")

@@ -1,15 +1,14 @@
 """Peers at a relay: what becomes of their links when the relay, or one of them, is away."""
 
 import asyncio
-import socket
 
 import pytest
 from line_emulator import free_ports
 
 from dpeer.exceptions import AddressError
-from dpeer.peer.relay.messages import CLAIM_BYTES, TAKEN, Verifier
+from dpeer.peer.relay.messages import CLAIM_BYTES, TAKEN, WAITING, Verifier
 from dpeer.peer.transport import Arrival, Broken, Opened, Relayed, TurnedAway, Unreachable
-from dpeer.peer.transports import Keyring
+from dpeer.peer.transports import Keyring, tunnels
 from dpeer.peer.transports.curve import new_secret, public_of
 from tests.peer.intermediaries import Running, carry, listed
 from tests.peer.keys import keyrings
@@ -100,6 +99,23 @@ async def test_an_operator_that_joins_a_caller_to_another_peer_gets_no_message_t
         await caller.close(0)
 
 
+async def test_a_relay_that_falls_silent_is_taken_for_dead(opened, monkeypatch):
+    monkeypatch.setattr(tunnels, "SILENT", 0.1)
+
+    async def fall_silent(reader, writer):
+        writer.write(Verifier().greeting())
+        await reader.readexactly(CLAIM_BYTES)
+        writer.write(WAITING)
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(fall_silent, "127.0.0.1", 0) as silent:
+        listener = opened(keyrings(2)[0])
+        await listener.listen(f"relay://127.0.0.1:{silent.sockets[0].getsockname()[1]}")
+        assert "it does not answer" in (await next_of(listener, Relayed)).trouble
+        await listener.close(0)
+
+
 async def test_while_a_peer_changes_its_key_either_is_called(opened):
     old, new, other = new_secret(), new_secret(), new_secret()
     both = {0: (public_of(old), public_of(new)), 1: (public_of(other),)}
@@ -113,29 +129,3 @@ async def test_while_a_peer_changes_its_key_either_is_called(opened):
             await listener.close(0)
             await relay.log.until("rank 0", "is gone")
             relay.log.clear()
-
-
-async def test_a_strangers_connection_to_a_tunnels_port_does_not_take_the_tunnel(opened, monkeypatch):
-    """Another program of this host connects to every port that opens on loopback, before libzmq does."""
-    rings = keyrings(2)
-    listener, dialler = (opened(ring) for ring in rings)
-    intruders, create = [], socket.create_server
-
-    def watched(*args, **kwargs):
-        server = create(*args, **kwargs)
-        intruder = socket.socket()
-        intruder.setblocking(False)
-        intruder.connect_ex(server.getsockname())
-        intruders.append(intruder)
-        return server
-
-    async with Running(listed(rings[0].listed)) as relay:
-        await listener.listen(f"relay://{relay.place}")
-        await relay.log.until("rank 0", "is here")
-        monkeypatch.setattr(socket, "create_server", watched)
-        link = dialler.dial(f"relay://{relay.place}", 0)
-        assert await dialler.receive() == Opened(link)
-        assert len(intruders) == 1
-        assert await asyncio.get_running_loop().sock_recv(intruders[0], 1) == b""
-    for intruder in intruders:
-        intruder.close()
