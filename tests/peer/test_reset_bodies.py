@@ -8,7 +8,7 @@ from dpeer.peer.transports import ZeroMQTransport
 from dpeer.topology import build
 from tests.peer.conftest import VectorLearner, done, expected_bodies
 
-WIDTH = 1_500_000
+WIDTH = 700_000
 """A body is far longer than what the operating system's buffers hold, which is lost with a connection."""
 BODY = 8 * WIDTH
 ROUNDS = 3

@@ -24,7 +24,7 @@ from tests.peer.table import BEAT, chunked, encoded, payload, ring
 SILENT = LivenessConfig(heartbeat=0)
 """Without heartbeats no handshake that is answered late is asked for again, which would bring a body twice."""
 
-CHUNK = ZeroMQTransport.chunk_bytes
+CHUNK = 2**17
 """Bytes; a body of so many travels in one message."""
 
 
@@ -95,7 +95,8 @@ def check(ours, found, count):
         ("ipc", CHUNK // 4 + 1, True),
     ],
 )
-async def test_bodies_arrive_whole(federation, transport, buffer, count, tmp_path):
+async def test_bodies_arrive_whole(federation, monkeypatch, transport, buffer, count, tmp_path):
+    monkeypatch.setattr(ZeroMQTransport, "chunk_bytes", CHUNK)
     topology = build("ring", 2)
     change = {rank: {"learner": Floats(rank, count, buffer=buffer)} for rank in range(2)}
     if transport == "ipc":
