@@ -7,16 +7,17 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-SIZE, ROUNDS = 4, 150
+SIZE, ROUNDS = 4, 120
 
 
 def test_whatever_befalls_them_all_processes_run_all_rounds(
-    task, schedule, dpeer_process, until, rounds_done, hurry, free_ports, tmp_path
+    task, dpeer_process, until, rounds_done, hurry, free_ports, tmp_path
 ):
     common = (
-        "start", "--topology", "ring", "--size", SIZE, "--task", task, *schedule, "--alone", "never", "--out", "run",
-        "--rounds", ROUNDS, "--evaluate-every", ROUNDS, "--threads", 1, "--base-port", free_ports(SIZE),
-        "--dead-after", 1.5, "--task-option", "fast=0", "--task-option", "pause=0.0075",
+        "start", "--topology", "ring", "--size", SIZE, "--task", task, "--alone", "never", "--out", "run",
+        "--body-epochs", 1, "--head-epochs", 1, "--batch-size", 20, "--rounds", ROUNDS, "--evaluate-every", ROUNDS,
+        "--threads", 1, "--base-port", free_ports(SIZE), "--dead-after", 1.5, "--task-option", "fast=0",
+        "--task-option", "pause=0.01",
     )  # fmt: skip
     peers = [dpeer_process(*common, "--rank", rank) for rank in range(SIZE)]
 

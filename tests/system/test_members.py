@@ -7,12 +7,12 @@ from typing import Any
 from dpeer.peer.member_files import read_lists
 
 SIGNED = ("--operator", "keys/operator.secret")
-ROUNDS = 200
+ROUNDS = 120
 QUICK = (
     "--body-epochs", 1, "--head-epochs", 1, "--batch-size", 20, "--evaluate-every", ROUNDS,
-    "--task-option", "fast=0", "--task-option", "pause=0.015",
+    "--task-option", "fast=0", "--task-option", "pause=0.025",
 )  # fmt: skip
-"""A round takes two thirds of a second until the test lets the peers hurry, and a moment from then on."""
+"""A round takes a second until the test lets the peers hurry, and a moment from then on."""
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
