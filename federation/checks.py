@@ -14,8 +14,7 @@ from dpeer.training import Task
 from dpeer.training.algorithms.dis_pfl import DisPFL
 from dpeer.training.algorithms.plugins import is_built_in
 from dpeer.training.codecs import find_codec
-from dpeer.training.mixing.robust_setting import Robust
-from dpeer.training.schedules import ends_with_the_run
+from dpeer.training.setting_texts import Robust, ends_with_the_run
 from dpeer.training.settings import TrainingPart
 from dpeer.training.state.store import Origin
 

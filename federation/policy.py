@@ -18,7 +18,7 @@ from dpeer.peer.core.member_list import MemberList
 from dpeer.sections import Section
 from dpeer.toml_text import read_toml, value_text
 from dpeer.topology.user_graphs import is_function
-from dpeer.training.compress_setting import is_class
+from dpeer.training.setting_texts import is_class
 
 ENVIRONMENT = "DPEER_POLICY"
 _LEVELS = ("none", "sample", "client")

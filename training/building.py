@@ -25,10 +25,10 @@ from dpeer.training.learner import About, TorchLearner
 from dpeer.training.mixing.gossip import Gossip
 from dpeer.training.mixing.guard import Guard
 from dpeer.training.mixing.private import PrivateGossip
-from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.mixing.sparse import SparseGossip
 from dpeer.training.randomness import GlobalGenerators, Purpose
 from dpeer.training.selection import ModelSelection
+from dpeer.training.setting_texts import Robust
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import frozen_alike, split
 from dpeer.training.state.checkpoints import Checkpoints, Stateful

@@ -11,11 +11,8 @@ from pydantic_core import to_jsonable_python
 
 from dpeer.plugins import reference
 from dpeer.sections import EXCHANGE, Mark, Section, setting
-from dpeer.training.compress_setting import check_compress
-from dpeer.training.finish_setting import check_finish
 from dpeer.training.lora import check_lora
-from dpeer.training.mixing.robust_setting import check_robust
-from dpeer.training.schedules import PATTERN
+from dpeer.training.setting_texts import SCHEDULE, check_compress, check_finish, check_robust
 
 
 def _plain(value: Any) -> Any:
@@ -242,7 +239,7 @@ class StepSettings(Section):
         "or cosine (to zero over the rounds); with +warmup:N they grow linearly to that over the first N rounds",
         mark=Mark.SHARED,
         group=_TRAINING,
-        pattern=PATTERN,
+        pattern=SCHEDULE,
     )
     optimizer: Optimizer = setting(
         "sgd",

@@ -20,7 +20,7 @@ from dpeer.training.gradients import Gradient, looks, plain
 from dpeer.training.minibatches import Minibatches
 from dpeer.training.net import Net
 from dpeer.training.randomness import GlobalGenerators
-from dpeer.training.schedules import factor
+from dpeer.training.setting_texts import factor
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.sgd import Momentum, Optimizer, Step, clip_gradient
 from dpeer.training.split import Split

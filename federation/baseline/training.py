@@ -15,8 +15,8 @@ from dpeer.federation.config import RunConfig
 from dpeer.results.run_folders import read_peer_summary
 from dpeer.results.units import duration
 from dpeer.training import Hyperparameters, Task, TorchLearner
-from dpeer.training.finish_setting import Finish
 from dpeer.training.local_baseline import LocalBaseline, independent_copy
+from dpeer.training.setting_texts import Finish
 
 FOLDER = "alone"
 """In a rank's folder, until the comparison is made: the state of the baseline."""

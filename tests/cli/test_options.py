@@ -16,9 +16,9 @@ from dpeer.federation.settings import Settings, option_names
 from dpeer.sections import in_short
 from dpeer.topology import TOPOLOGIES
 from dpeer.training import BUILTIN_TASKS
-from dpeer.training.compress_setting import BUILT_IN
 from dpeer.training.data.partitions import parse
 from dpeer.training.models import MODELS
+from dpeer.training.setting_texts import BUILT_IN
 
 Command = Callable[..., Any]
 

@@ -13,7 +13,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batch_loader import batch_order
-from dpeer.training.finish_setting import Finish, check_finish
+from dpeer.training.setting_texts import Finish, check_finish
 from tests.training.small import mix, small_task
 
 pytestmark = pytest.mark.slow

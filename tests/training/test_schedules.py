@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from dpeer.exceptions import CheckpointError
 from dpeer.training import Hyperparameters, TorchLearner, build_learner
 from dpeer.training.batch_loader import augmenting, batch_order
-from dpeer.training.schedules import PATTERN, factor
+from dpeer.training.setting_texts import SCHEDULE, factor
 from tests.training.small import small_task
 
 ROUNDS = 12
@@ -50,7 +50,7 @@ def test_the_default_is_what_it_was_to_the_bit() -> None:
 def test_what_is_no_schedule_is_refused(text: str) -> None:
     with pytest.raises(ValidationError):
         Hyperparameters(lr_schedule=text)
-    assert not re.match(PATTERN, text)
+    assert not re.match(SCHEDULE, text)
 
 
 def test_a_cosine_ends_with_its_rounds_and_others_do_not(tmp_path: Path) -> None:

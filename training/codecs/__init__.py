@@ -13,9 +13,9 @@ from dpeer.training.codecs.base import Codec, Undecodable, check_size
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.codecs.masked import Masked
 from dpeer.training.codecs.quantized import Quantized
-from dpeer.training.compress_setting import BUILT_IN, is_class
 from dpeer.training.errors import blame
 from dpeer.training.randomness import LOCK
+from dpeer.training.setting_texts import BUILT_IN, is_class
 
 __all__ = [
     "CODECS",

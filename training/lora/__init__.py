@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpeer.training.setting_text import shortest
+from dpeer.training.setting_texts import shortest
 
 FORM = "r=R[,alpha=A][,targets=NAME+NAME...], for example r=16,alpha=32 or r=8,targets=query+value"
 """The form of the setting, for messages."""

@@ -24,9 +24,9 @@ from dpeer.training.errors import blame
 from dpeer.training.flat import Exchanged
 from dpeer.training.mixing.disagreement import disagreement
 from dpeer.training.mixing.guard import Guard, Vectors, distance, median
-from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.mixing.weighted_sum import all_finite
 from dpeer.training.payload import Payload
+from dpeer.training.setting_texts import Robust
 
 _BRIEF = 2**14
 """The most values of a body whose mix is brief."""

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from dpeer.training.device import CPU
-from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.mixing.weighted_sum import aligned, all_finite, weighted_sum
+from dpeer.training.setting_texts import Robust
 
 Vectors = Sequence[Tensor]
 """A body on the host, in one piece or several."""

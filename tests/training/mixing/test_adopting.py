@@ -11,7 +11,7 @@ from dpeer.training.codecs import Dense
 from dpeer.training.flat import Flat
 from dpeer.training.mixing.gossip import Gossip
 from dpeer.training.mixing.guard import Guard
-from dpeer.training.mixing.robust_setting import Robust
+from dpeer.training.setting_texts import Robust
 from tests.training.algorithm_cases import peers
 from tests.training.small import gossip
 

@@ -16,7 +16,7 @@ from dpeer.training.flat import Flat
 from dpeer.training.mixing import guard
 from dpeer.training.mixing.gossip import Gossip
 from dpeer.training.mixing.guard import Guard, clipped, distance, trimmed_mean, weighted_median
-from dpeer.training.mixing.robust_setting import Robust
+from dpeer.training.setting_texts import Robust
 from dpeer.training.settings import WireDtype
 from tests.training.dp_learners import client
 from tests.training.small import small_task
