@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from dpeer.lazy import lazily
 
 if TYPE_CHECKING:
-    from dpeer.training.adam import adamw
     from dpeer.training.algorithms import (
         ALGORITHMS,
         Algorithm,
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from dpeer.training.learner import TorchLearner
     from dpeer.training.loading import load_task
     from dpeer.training.objective import class_counts
+    from dpeer.training.optimizers import adamw, momentum, projected
     from dpeer.training.settings import Hyperparameters
-    from dpeer.training.sgd import momentum, projected
     from dpeer.training.task import Task
     from dpeer.training.tasks import BUILTIN_TASKS, Choices
     from dpeer.training.tasks.builtin import forget
@@ -38,14 +37,14 @@ _PLACES = {
     "ALGORITHMS": "dpeer.training.algorithms",
     "Algorithm": "dpeer.training.algorithms",
     "find_algorithm": "dpeer.training.algorithms",
-    "adamw": "dpeer.training.adam",
+    "adamw": "dpeer.training.optimizers",
     "make_options": "dpeer.training.algorithms",
     "option": "dpeer.training.algorithms",
     "shared_options": "dpeer.training.algorithms",
     "source_hash": "dpeer.training.algorithms",
-    "momentum": "dpeer.training.sgd",
+    "momentum": "dpeer.training.optimizers",
     "plain": "dpeer.training.gradients",
-    "projected": "dpeer.training.sgd",
+    "projected": "dpeer.training.optimizers",
     "proximal": "dpeer.training.gradients",
     "sam": "dpeer.training.gradients",
     "Tracker": "dpeer.training.flat",

@@ -15,9 +15,8 @@ from dpeer.exceptions import TaskError
 from dpeer.training.device import HOST, Compute, mapped
 from dpeer.training.errors import blame, described
 from dpeer.training.flat import Phase
-from dpeer.training.layouts import type_of
 from dpeer.training.randomness import Purpose, stream
-from dpeer.training.task import Collate
+from dpeer.training.task import Collate, type_of
 
 _PHASES: dict[Phase, int] = {"head": 0, "body": 1, "model": 2, "personal": 3, "screen": 5}
 """The numbers of built-in algorithms' phases; any other phase has its hash."""

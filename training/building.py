@@ -22,10 +22,9 @@ from dpeer.training.dpsgd.private_minibatches import Planned, PrivateMinibatches
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.flat import new_vector
 from dpeer.training.learner import About, TorchLearner
-from dpeer.training.mixing.gossip import Gossip
+from dpeer.training.mixing.gossip import Gossip, SparseGossip
 from dpeer.training.mixing.guard import Guard
 from dpeer.training.mixing.private import PrivateGossip
-from dpeer.training.mixing.sparse import SparseGossip
 from dpeer.training.randomness import GlobalGenerators, Purpose
 from dpeer.training.selection import ModelSelection
 from dpeer.training.setting_texts import Robust

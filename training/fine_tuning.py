@@ -21,9 +21,9 @@ from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.plugins import predictor_of
 from dpeer.training.batch_loader import Batch
 from dpeer.training.flat import Flat
+from dpeer.training.optimizers import projected
 from dpeer.training.setting_texts import Finish
 from dpeer.training.settings import Hyperparameters
-from dpeer.training.sgd import projected
 from dpeer.training.split import is_under
 from dpeer.training.trainer import Rates, Trainer
 

@@ -15,12 +15,11 @@ from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.plugins import blamed, is_built_in
 from dpeer.training.combinations import has_mixed
 from dpeer.training.device import Compute, host
-from dpeer.training.evaluation import Evaluation
+from dpeer.training.evaluation import Evaluation, Rows
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.mixing.gossip import Gossip, Weigh
 from dpeer.training.mixing.weighted_sum import all_finite
 from dpeer.training.payload import Payload
-from dpeer.training.per_row_metrics import Rows
 from dpeer.training.randomness import GlobalGenerators, Purpose
 from dpeer.training.selection import ModelSelection, Point
 from dpeer.training.state.checkpoints import Checkpoints

@@ -16,8 +16,7 @@ from torch import nn
 from dpeer.exceptions import TaskError, describe
 from dpeer.training import build_learner
 from dpeer.training.device import HOST, Compute
-from dpeer.training.evaluation import Evaluation
-from dpeer.training.per_row_metrics import Rows
+from dpeer.training.evaluation import Evaluation, Rows
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.step_pace import StepPace, Timed
 from dpeer.training.task import Task

@@ -10,10 +10,9 @@ from torch.nn.functional import cross_entropy
 
 from dpeer.training.batch_loader import Batches
 from dpeer.training.device import Compute
-from dpeer.training.evaluation import Evaluation, evaluate, mean_loss, predictions
+from dpeer.training.evaluation import Evaluation, Rows, constant_loss, evaluate, find_rows, mean_loss, predictions
 from dpeer.training.measures import Measured, measure
-from dpeer.training.metrics import classification_metrics, predicts_values
-from dpeer.training.per_row_metrics import Rows, constant_loss, find_rows
+from dpeer.training.objective import classification_metrics, predicts_values
 from dpeer.training.task import Loss, Task
 
 Point = Literal["trained", "mixed", "finished"]
@@ -105,7 +104,7 @@ class ModelSelection:
         return found, find_rows(found, outputs, targets, self._loss)
 
     def constant_loss(self, train: Batches) -> float | None:
-        """See `dpeer.training.per_row_metrics.constant_loss`."""
+        """See `dpeer.training.evaluation.constant_loss`."""
         targets = train.targets()
         if targets is None or not targets.is_floating_point():
             return None

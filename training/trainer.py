@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -12,21 +13,63 @@ import torch
 from torch import Tensor
 
 from dpeer.privacy.guarantee import Ascent
-from dpeer.training.adam import AdamW
 from dpeer.training.batch_loader import Batch
 from dpeer.training.device import HOST, Compute
 from dpeer.training.flat import Flat, Phase
 from dpeer.training.gradients import Gradient, looks, plain
 from dpeer.training.minibatches import Minibatches
 from dpeer.training.net import Net
+from dpeer.training.optimizers import AdamW, Momentum, Optimizer, Step, clip_gradient
 from dpeer.training.randomness import GlobalGenerators
 from dpeer.training.setting_texts import factor
 from dpeer.training.settings import Hyperparameters
-from dpeer.training.sgd import Momentum, Optimizer, Step, clip_gradient
 from dpeer.training.split import Split
-from dpeer.training.step_budget import StepBudget
 from dpeer.training.step_pace import StepPace
 from dpeer.training.task import Task
+
+
+class StepBudget:
+    """The steps of one peer's rounds, phase by phase, each call of `Trainer.fit` or `Trainer.minibatches` being one.
+
+    Attributes:
+        taken: The steps of each phase of the round, in their order.
+        asked: How many those phases have without a limit; an algorithm may take fewer than its epochs have.
+    """
+
+    def __init__(self) -> None:
+        self._share: float | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a round, in which no phase has been trained so far."""
+        self.taken: list[int] = []
+        self.asked: list[int] = []
+
+    @contextmanager
+    def limiting(self, share: float) -> Iterator[None]:
+        """Context of a round's training: its phases are counted, and take this share of their steps, one at least."""
+        self._share = share
+        try:
+            yield
+        finally:
+            self._share = None
+
+    def phase(self, steps: int) -> Callable[[], bool]:
+        """Begin a phase of so many steps; returns what to ask before each minibatch: whether it takes one more."""
+        if self._share is None:  # such as that of `finish`
+            return lambda: True
+        taken, asked, here = self.taken, self.asked, len(self.taken)
+        allowed = max(1, math.floor(steps * self._share + 1e-9))
+        taken.append(0)
+        asked.append(0)
+
+        def more() -> bool:
+            cut = taken[here] >= allowed
+            taken[here] += not cut
+            asked[here] = steps if cut else taken[here]
+            return not cut
+
+        return more
 
 
 class Rates(NamedTuple):

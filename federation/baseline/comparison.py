@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from dpeer.federation.baseline.training import BaselineTraining
     from dpeer.training import Evaluation, TorchLearner
+    from dpeer.training.evaluation import Rows
     from dpeer.training.local_baseline import LocalBaseline
-    from dpeer.training.per_row_metrics import Rows
 
 
 Federated = Callable[[], AbstractContextManager["nn.Module"]]

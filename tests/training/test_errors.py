@@ -12,8 +12,8 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.training import Hyperparameters, build_learner
+from dpeer.training.loading import with_validation
 from dpeer.training.state.store import write_tensors
-from dpeer.training.validation import with_validation
 from tests.error_texts import refused
 from tests.training.small import SmallNet, small_task
 

@@ -13,7 +13,7 @@ from torch.utils.data import TensorDataset
 from dpeer.results.records import RoundRecord, gap
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.evaluation import Evaluation
-from dpeer.training.metrics import classification_metrics
+from dpeer.training.objective import classification_metrics
 from tests.training.small import gossip, mix, small_task
 
 

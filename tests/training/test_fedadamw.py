@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
-from dpeer.training.adam import AdamW, Knowledge
 from dpeer.training.flat import Flat
+from dpeer.training.optimizers import AdamW, Knowledge
 from tests.training.dp_learners import sampled
 from tests.training.small import gossip, mix, small_task
 

@@ -467,7 +467,7 @@ def test_functions_that_give_back_the_same_memory_each_time(
     function: str, tmp_path: Path, sums: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All records would have the values of the last one."""
-    monkeypatch.setattr("dpeer.training.dpsgd.poisson_batches.Keystream", Counted)
+    monkeypatch.setattr("dpeer.training.dpsgd.private_minibatches.Keystream", Counted)
     inputs = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
     rows = [(one, number % 3) for number, one in enumerate([*inputs, torch.full((8,), 3.0)])]
     more: dict[str, Any] = {"augment": shifted} if function == "augment" else {"collate": into_workspace}

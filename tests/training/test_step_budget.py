@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from dpeer.training import ALGORITHMS
-from dpeer.training.step_budget import StepBudget
+from dpeer.training.trainer import StepBudget
 from tests.training.reference_training import Plain
 from tests.training.small import mix, small_task
 from tests.training.test_fit import RANK, SEED, assert_close, learner

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
-from dpeer.training.metrics import classification_metrics
+from dpeer.training.objective import classification_metrics
 from tests.training.small import floats, mix, small_task
 
 H = Hyperparameters(body_epochs=1, batch_size=16)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
 from dpeer.training import Task
-from dpeer.training.validation import with_validation
+from dpeer.training.loading import with_validation
 
 SHARE = 0.2
 

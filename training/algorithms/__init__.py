@@ -7,21 +7,17 @@ from collections.abc import Mapping
 from dpeer.exceptions import UnknownName
 from dpeer.plugins import source_hash
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.algorithms.dfedavgm import DFedAvgM, FedAvg
-from dpeer.training.algorithms.dfedmdc import DFedMDC, FedRep
-from dpeer.training.algorithms.dfedsam import DFedSAM, FedSAM
-from dpeer.training.algorithms.dfedsmdc import DFedSMDC
+from dpeer.training.algorithms.dfedavgm import DFedAvgM, DFedSAM, FedAvg, FedSAM, Local
+from dpeer.training.algorithms.dfedmdc import DFedMDC, DFedSMDC, FedRep
 from dpeer.training.algorithms.dis_pfl import DisPFL
 from dpeer.training.algorithms.ditto import Ditto
 from dpeer.training.algorithms.fafed import FAFED
 from dpeer.training.algorithms.fedadamw import FedAdamW
 from dpeer.training.algorithms.fedavg_ls import FedAvgLS
-from dpeer.training.algorithms.fedbabu import FedBABU
 from dpeer.training.algorithms.fedlada import FedLADA
 from dpeer.training.algorithms.fedopt import FedOpt
-from dpeer.training.algorithms.fedper import FedPer, LocalAdamW
+from dpeer.training.algorithms.fedper import FedBABU, FedPer, LocalAdamW
 from dpeer.training.algorithms.fedrod import FedRoD
-from dpeer.training.algorithms.local import Local
 from dpeer.training.algorithms.options import make_options, option, shared_options
 from dpeer.training.algorithms.plugins import check_algorithm, load_algorithm
 from dpeer.training.algorithms.scaffold import Scaffold

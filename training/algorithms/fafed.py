@@ -40,8 +40,8 @@ from dpeer.training.algorithms.moments import Moments
 from dpeer.training.algorithms.options import option
 from dpeer.training.batch_loader import Batch
 from dpeer.training.flat import Flat
+from dpeer.training.optimizers import clip_gradient
 from dpeer.training.settings import Hyperparameters
-from dpeer.training.sgd import clip_gradient
 from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer
 

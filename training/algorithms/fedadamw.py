@@ -59,13 +59,13 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from dpeer.training.adam import AdamW, Knowledge
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.fedper import LocalAdamW
 from dpeer.training.algorithms.moments import SecondMoments, second_moment_count
 from dpeer.training.algorithms.options import option
 from dpeer.training.blocks import Grouping
 from dpeer.training.flat import Flat
+from dpeer.training.optimizers import AdamW, Knowledge
 from dpeer.training.split import Split
 from dpeer.training.trainer import Rates, Trainer
 

@@ -9,9 +9,7 @@ from torch import Tensor
 
 from dpeer import plugins
 from dpeer.exceptions import ConfigurationError, UnknownName
-from dpeer.training.codecs.base import Codec, Undecodable, check_size
-from dpeer.training.codecs.dense import Dense
-from dpeer.training.codecs.masked import Masked
+from dpeer.training.codecs.base import Codec, Dense, Masked, Undecodable, check_size
 from dpeer.training.codecs.quantized import Quantized
 from dpeer.training.errors import blame
 from dpeer.training.randomness import LOCK

@@ -1,4 +1,4 @@
-"""Base class of codecs, which encode a peer's values into a payload and decode payloads, and their buffers."""
+"""Codecs, which encode a peer's values into a payload and decode payloads: base class, buffers, and floats."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpeer.exceptions import ConfigurationError, DpeerError
+from dpeer.training import payload
+from dpeer.training.flat import new_vector
 from dpeer.training.payload import Payload
+from dpeer.training.settings import WireDtype
 
 _WINDOW = 4
 """Rounds after which spare buffers are given back: how many are needed varies with the disk and the neighbors."""
@@ -148,3 +151,75 @@ def check_size(codec: Codec, payload: Payload) -> None:
             f"codec {type(codec).__name__} encoded {size:,} bytes, and its payload_bytes is {codec.payload_bytes:,}; "
             "it must be the most bytes of a payload"
         )
+
+
+class Dense(Codec):
+    """Sends all values in one buffer of little-endian floats.
+
+    Args:
+        start: See `Codec`.
+        rank: This peer.
+        dtype: The type as which values travel; 16 bits round them.
+    """
+
+    def __init__(self, start: Tensor, rank: int, dtype: WireDtype = "float32") -> None:
+        super().__init__(start, rank)
+        self.dtype = dtype
+
+    @property
+    def payload_bytes(self) -> int:
+        """Four or two bytes a value."""
+        return payload.width(self.dtype) * self.count
+
+    def receive_buffer(self) -> memoryview | None:
+        """See `Codec`: a buffer only for values on a GPU, which copies from page-locked memory; sums need none."""
+        return None if self.device.type == "cpu" else self.buffers.take()
+
+    def encode(self, values: Tensor, number: int) -> Payload:
+        """See `Codec.encode`."""
+        buffer = self.buffers.take()
+        payload.write(values, self.dtype, buffer)
+        return [buffer.toreadonly()]
+
+    def decode(self, payload_: Payload) -> list[Tensor]:
+        """See `Codec.decode`; without a copy."""
+        vectors = payload.views(payload_, self.count, self.dtype)
+        if vectors is None:
+            raise Undecodable("wrong-size")
+        return vectors
+
+
+class Masked(Codec):
+    """Sends the values of the mask, and a bit for each parameter: whether the mask has it.
+
+    Args:
+        start: See `Codec`.
+        rank: This peer.
+        mask: Which parameters the peer holds, shape (count,), bool; the algorithm changes it in place.
+    """
+
+    def __init__(self, start: Tensor, rank: int, mask: Tensor) -> None:
+        super().__init__(start, rank)
+        self.mask = mask
+
+    @property
+    def payload_bytes(self) -> int:
+        """Four bytes and a bit a parameter, were all of them in the mask."""
+        return 4 * self.count + -(-self.count // 8)
+
+    def encode(self, values: Tensor, number: int) -> Payload:
+        """The mask as bits (the first parameter is the lowest bit of the first byte), then the values that it has."""
+        bits = np.packbits(self.mask.cpu().numpy(), bitorder="little")
+        return [bits.tobytes(), payload.encode(values[self.mask])]
+
+    def decode(self, payload_: Payload) -> list[Tensor]:
+        """The values that were sent, and the mask of the parameters that they are of, (count,), bool; on the host."""
+        bits, values = payload_
+        if memoryview(bits).nbytes != -(-self.count // 8):
+            raise Undecodable("wrong-size")
+        unpacked = np.unpackbits(np.frombuffer(bits, dtype=np.uint8), count=self.count, bitorder="little")
+        mask = torch.from_numpy(unpacked.astype(bool))
+        vectors = payload.views([values], int(mask.sum()))
+        if vectors is None:
+            raise Undecodable("wrong-size")
+        return [vectors[0] if vectors else new_vector(0), mask]

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from dpeer.training.device import mapped
-from dpeer.training.dpsgd.backends import Backend, one_by_one, vectorized
+from dpeer.training.dpsgd.backends import Backend, one_by_one, take, take_pair, vectorized
 from dpeer.training.dpsgd.by_layers import by_layers
-from dpeer.training.dpsgd.examples import take, take_pair
 from dpeer.training.dpsgd.gradient_factors import ExampleGradients
 from dpeer.training.dpsgd.separable_layers import is_known_loss, is_known_model
 from dpeer.training.flat import Flat

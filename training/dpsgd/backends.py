@@ -8,7 +8,7 @@ works with every model. `vectorized` (`torch.func`: vmap over grad) is quicker, 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -17,14 +17,56 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from dpeer.exceptions import TaskError
 from dpeer.training.batch_loader import predict
-from dpeer.training.device import mapped
-from dpeer.training.dpsgd.examples import take
+from dpeer.training.device import Compute, mapped
 from dpeer.training.dpsgd.gradient_factors import DenseGradients, ExampleGradients, ParameterGradients
 from dpeer.training.dpsgd.separable_layers import is_known_loss
 from dpeer.training.dpsgd.stable_matmul import padded_products
 from dpeer.training.errors import blame, described, scalar
 from dpeer.training.flat import Flat
 from dpeer.training.net import Net
+
+
+def chunks(size: int, rows: int, device: torch.device) -> Iterator[tuple[Tensor, int]]:
+    """A batch in pieces that all have the same number of rows; the first example of the last one fills it up.
+
+    Matrix products of other shapes are other code, whose last bits differ; so all that are computed have one shape.
+
+    Args:
+        size: The number of examples.
+        rows: How many stand in each piece.
+        device: Where the batch lies.
+
+    Yields:
+        The examples' places in the batch, shape (rows,), and how many of them, from the first on, count.
+    """
+    for start in range(0, size, rows):
+        places = torch.arange(start, start + rows, device=device)
+        yield places.where(places < size, start), min(rows, size - start)
+
+
+def take(values: Any, index: Tensor) -> Any:
+    """Some examples of a minibatch's inputs or targets, or of a model's outputs of any structure that `mapped` knows.
+
+    They lie in fresh memory, which is always aligned alike: the last bits of a matrix product may depend on that.
+
+    Args:
+        values: Their first dimension is the batch's.
+        index: The examples' places, shape (examples,).
+    """
+    return mapped(values, lambda tensor: tensor.index_select(0, index.to(tensor.device)))
+
+
+def take_pair(compute: Compute, inputs: Any, targets: Any, index: Tensor) -> tuple[Any, Any]:
+    """Some examples of a minibatch as they are computed together.
+
+    Args:
+        compute: How inputs are to lie in memory.
+        inputs: The minibatch's.
+        targets: The minibatch's.
+        index: The examples' places, shape (examples,).
+    """
+    return compute.lay_out(take(inputs, index)), take(targets, index)
+
 
 # Of attention on a CPU, for example, which is then computed example by example: right, and nothing a user can change.
 # Not in a block around the call: other peers' threads share the list of filters.

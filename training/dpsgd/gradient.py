@@ -13,8 +13,7 @@ from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy.mechanism import LONGEST, ClippedSum
 from dpeer.training.batch_loader import Batch
 from dpeer.training.dpsgd.backend_choice import choose
-from dpeer.training.dpsgd.backends import Backend, UnsupportedModel, one_by_one
-from dpeer.training.dpsgd.examples import chunks, take, take_pair
+from dpeer.training.dpsgd.backends import Backend, UnsupportedModel, chunks, one_by_one, take, take_pair
 from dpeer.training.dpsgd.gradient_factors import ExampleGradients, row_norms
 from dpeer.training.dpsgd.task_checks import check_task
 from dpeer.training.flat import Flat

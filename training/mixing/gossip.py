@@ -10,19 +10,17 @@ by a robust rule. With error feedback, what encoding lost of the own body is add
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.training.codecs.base import Codec, Undecodable, check_size
-from dpeer.training.codecs.dense import Dense
+from dpeer.training.codecs.base import Codec, Dense, Masked, Undecodable, check_size
 from dpeer.training.device import host
 from dpeer.training.errors import blame
 from dpeer.training.flat import Exchanged
-from dpeer.training.mixing.disagreement import disagreement
 from dpeer.training.mixing.guard import Guard, Vectors, distance, median
 from dpeer.training.mixing.weighted_sum import all_finite
 from dpeer.training.payload import Payload
@@ -47,7 +45,7 @@ class Gossip:
     Attributes:
         codec: The codec.
         state: The tensors that a resumed run needs besides the body, between two rounds; by name.
-        disagreement: Of the last mix (`dpeer.training.mixing.disagreement`); None where the release was no body, none
+        disagreement: Of the last mix (`dpeer.training.mixing.gossip`); None where the release was no body, none
             was released, or no other body was mixed.
     """
 
@@ -221,3 +219,81 @@ class Gossip:
 def _on_host(body: Vectors) -> Vectors:
     """A body on the device of the comparison; one that is on it already is not copied."""
     return [vector.cpu() for vector in body]
+
+
+COMPARED = 2**18
+"""Values of a body that are compared, about: of a larger one runs of `_RUN` values, at equal distances."""
+
+_RUN = 512
+"""Enough for whole lines of the cache, few enough that each larger layer has some."""
+
+
+def disagreement(own: Sequence[Tensor], mix: Tensor, first: int = 0) -> float | None:
+    """||own - mix|| / ||mix||, in the Euclidean norm.
+
+    Both are read only where they are compared, so the time has a bound whatever the body. The places depend on its size
+    alone: the bits are the same however messages were cut.
+
+    Args:
+        own: The released body; vectors of together shape (count,), float32 or halves, on any device.
+        mix: Shape (count,), float32, on any device.
+        first: Where the body begins: what an algorithm sends before it is left out.
+
+    Returns:
+        None where it is not finite, or the mix is zero.
+    """
+    apart = length = 0.0
+    with torch.no_grad():
+        for here, there in _compared(own, mix, first):
+            values = there.cpu().reshape(-1)
+            between = here.cpu().float().reshape(-1) - values
+            apart += float(between.dot(between))
+            length += float(values.dot(values))
+    if not (math.isfinite(apart) and math.isfinite(length)) or length == 0.0:
+        return None
+    return math.sqrt(apart / length)
+
+
+def _compared(own: Sequence[Tensor], mix: Tensor, first: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Views of the values that are compared, side by side."""
+    step = -(-(mix.numel() - first) // COMPARED) * _RUN
+    end = 0
+    for vector in own:
+        begin, end = end, end + vector.numel()
+        start = max(begin, first)
+        if step <= _RUN and start < end:
+            yield vector[start - begin :], mix[start:end]
+            continue
+        start = first - (first - start) // step * step  # the next run
+        if start + _RUN <= end:
+            yield vector[start - begin :].unfold(0, _RUN, step), mix[start:end].unfold(0, _RUN, step)
+
+
+class SparseGossip(Gossip):
+    """A coordinate becomes the mean over the peers that hold it, weighted by the row.
+
+    The weights of a coordinate are therefore not doubly stochastic. A mean of what others hold is no model: a peer that
+    comes back adopts none, and goes on with its own.
+    """
+
+    codec: Masked
+    compares = False  # masks differ: most coordinates would
+    adopts = False
+
+    def _fits(self, body: Vectors) -> bool:
+        return True  # the codec has compared the values with their mask
+
+    def _own(self) -> Vectors:
+        if self._released is None:
+            self._released = [self._body.data[self.codec.mask], self.codec.mask]
+        return self._released
+
+    def _sum(self, into: Tensor, bodies: Mapping[int, Vectors], row: Mapping[int, float], distances: Any) -> bool:
+        own, device = self._own(), into.device
+        total, weight = torch.zeros_like(into), torch.zeros_like(into)
+        for rank in sorted(row):
+            values, mask = (vector.to(device) for vector in (own if rank == self._rank else bodies[rank]))
+            total[mask] += values * row[rank]
+            weight[mask] += row[rank]
+        into.copy_(torch.where(weight > 0, total / weight, 0.0))
+        return bool(torch.isfinite(into).all())

@@ -10,7 +10,7 @@ import torch
 from dpeer.exceptions import CheckpointError
 from dpeer.privacy import ClientSession, Clipped, Vector, privatize
 from dpeer.training import payload
-from dpeer.training.codecs.dense import Dense
+from dpeer.training.codecs.base import Dense
 from dpeer.training.device import host
 from dpeer.training.flat import Exchanged
 from dpeer.training.mixing.gossip import Gossip

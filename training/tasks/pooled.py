@@ -36,9 +36,9 @@ from dpeer.training.data.partitions import partition as divide_pool
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.data.tables.inputs import TableInputs
 from dpeer.training.data.tables.prepare import fit
-from dpeer.training.metrics import regression_metrics
 from dpeer.training.models import build_model, drops, find_model, last_linear, model_options, with_tokens
 from dpeer.training.models.scaling import ScaledLoss, scale_outputs, standardize, target_scale
+from dpeer.training.objective import regression_metrics
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.settings import TestSplit
 from dpeer.training.task import Recipe, Task

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from dpeer.training.batch_loader import Batches
 from dpeer.training.device import Compute
 from dpeer.training.evaluation import predictions
-from dpeer.training.metrics import predicts_values
+from dpeer.training.objective import predicts_values
 from dpeer.training.task import Loss, Task
 
 STEPS = 20

@@ -14,8 +14,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.training import Hyperparameters, build_learner
 from dpeer.training.codecs import CODECS, Codec, Masked, Undecodable, new_codec
 from dpeer.training.flat import Flat
-from dpeer.training.mixing.gossip import Gossip
-from dpeer.training.mixing.sparse import SparseGossip
+from dpeer.training.mixing.gossip import Gossip, SparseGossip
 from tests.training.small import left_out, small_task
 
 COUNT = 3001

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dpeer.training import Hyperparameters, TorchLearner, build_learner
-from dpeer.training.codecs import quantization
-from dpeer.training.codecs.quantization import BLOCK, blocks, dequantize, packed, quantize
-from dpeer.training.codecs.quantized import Quantized
+from dpeer.training.codecs import quantized
+from dpeer.training.codecs.quantized import BLOCK, Quantized, blocks, dequantize, packed, quantize
 from dpeer.training.flat import Flat
 from dpeer.training.mixing.gossip import Gossip as Step
 from tests.training.small import left_out, mix, small_task
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"
 
 @pytest.fixture(autouse=True)
 def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quantization, "PIECE", PIECE)
+    monkeypatch.setattr(quantized, "PIECE", PIECE)
 
 
 def plain(values: Floats, base: Floats, bits: int) -> tuple[bytes, bytes, Floats]:

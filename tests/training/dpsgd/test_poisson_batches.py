@@ -9,7 +9,7 @@ from torch.utils.data import TensorDataset
 from dpeer.privacy import sampling
 from dpeer.privacy.randomness import KEY_BYTES, Keystream
 from dpeer.training.batch_loader import Batch, Batches
-from dpeer.training.dpsgd.poisson_batches import PoissonBatches
+from dpeer.training.dpsgd.private_minibatches import PoissonBatches
 from dpeer.training.task import Augment, Task
 
 N = 40

@@ -11,8 +11,7 @@ import torch
 from dpeer.training import Hyperparameters, build_learner
 from dpeer.training.codecs import Dense
 from dpeer.training.flat import Flat
-from dpeer.training.mixing.disagreement import MOST, disagreement
-from dpeer.training.mixing.gossip import Gossip
+from dpeer.training.mixing.gossip import COMPARED, Gossip, disagreement
 from tests.training.dp_learners import client
 from tests.training.small import normal, small_task
 
@@ -24,10 +23,10 @@ def expected(own: torch.Tensor, mix: torch.Tensor) -> float:
 
 CLOSE = normal(5000) + 100.0
 BODIES: dict[str, tuple[torch.Tensor, torch.Tensor, float]] = {
-    **{f"all of {count} values": (normal(count, 1), normal(count, 2), 1e-5) for count in (1, 2, 700, MOST)},
+    **{f"all of {count} values": (normal(count, 1), normal(count, 2), 1e-5) for count in (1, 2, 700, COMPARED)},
     "close ones do not cancel": (CLOSE + 1e-4 * normal(5000, 1), CLOSE, 1e-5),
     "halves as they are": (normal(700, 1).bfloat16(), normal(700, 2), 1e-5),
-    **{f"runs stand for {n}": (normal(n, 1), normal(n, 2), 0.02) for n in (MOST + 1, 3 * MOST + 77)},
+    **{f"runs stand for {n}": (normal(n, 1), normal(n, 2), 0.02) for n in (COMPARED + 1, 3 * COMPARED + 77)},
 }
 
 
@@ -43,7 +42,7 @@ def test_what_is_no_number_is_none(own: float, mix: float) -> None:
 
 
 def test_a_difference_in_any_tenth_of_a_large_body_shows() -> None:
-    count = 4 * MOST
+    count = 4 * COMPARED
     mix = normal(count)
     for part in range(10):
         own = mix.clone()

@@ -12,8 +12,8 @@ from torch.nn.functional import mse_loss
 
 from dpeer.training import build_learner, load_task
 from dpeer.training.data.pool import Data, Pool
-from dpeer.training.metrics import predicts_values
 from dpeer.training.models.scaling import ScaledLoss, scale_outputs, standardize, target_scale
+from dpeer.training.objective import predicts_values
 from dpeer.training.task import Task
 from dpeer.training.tasks import Choices
 from dpeer.training.tasks.pooled import pooled_task
