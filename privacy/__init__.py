@@ -36,8 +36,8 @@ What it rests on, and where that is tested (below tests/)
     An attack with a canary finds no more than is promised, and more with half the noise.
         federation/test_canary_attacks.py
 
-Where to look: `opening` gives a peer its session; `session` (client level) and `sample_session` decide what may leave
-or be trained; `mechanism` clips and noises (`noise`, `randomness`, `sampling`); `ledger` records, `accounting` counts.
+Where to look: `session` decides what may leave or be trained; `mechanism` clips and noises (`noise`, `randomness`);
+`ledger` records, `accounting` counts.
 Nothing here knows the network or trains.
 """
 
@@ -48,9 +48,7 @@ from dpeer.privacy.config import PeerData, PrivacyConfig
 from dpeer.privacy.guarantee import Guarantee, SampleGuarantee
 from dpeer.privacy.ledger import Ledger
 from dpeer.privacy.mechanism import Clipped, Sparsifier, Vector, clip, norm, privatize
-from dpeer.privacy.opening import Session, open  # noqa: A004 - as gzip.open and others are called
-from dpeer.privacy.sample_session import SampleSession, SampleTerms
-from dpeer.privacy.session import ClientSession
+from dpeer.privacy.session import ClientSession, SampleSession, SampleTerms, Session, open  # noqa: A004 - as gzip.open and others are called
 
 __all__ = [
     "Charge",

@@ -1,12 +1,22 @@
 """Accounting: the epsilon of composed Gaussian releases and Poisson-sampled steps, and the least noise for an epsilon.
 
-* `exact`: the closed form of `gaussian`, for releases that are not sampled;
+* `exact`: the closed form of `gaussian_epsilon`, for releases that are not sampled;
 * `pld`: privacy loss distributions, tight up to a discretisation that errs upwards; without sampling the closed form;
 * `rdp`: Renyi differential privacy, an upper bound, to compare with papers that used it.
 
 The last two are those of `dp-accounting`, which takes two seconds to import and is imported when it is needed. It is
 given the noise over the sensitivity with add-or-remove adjacency: what makes two data sets differ is in the sensitivity
 alone. (With replace-one its PLD doubles the sensitivity once more, and its RDP ignores the relation.)
+
+The closed form: a mechanism is mu-GDP when telling two neighboring data sets apart from what it releases is at least
+as hard as telling N(0, 1) from N(mu, 1). T releases of sensitivity S under noise of standard deviation s compose,
+adaptively too, to mu = sqrt(T) S / s, and exactly
+
+    delta(epsilon) = Phi(-epsilon / mu + mu / 2) - exp(epsilon) Phi(-epsilon / mu - mu / 2)
+
+(Dong, Roth, Su, "Gaussian differential privacy", 2022, corollary 2.13; Balle, Wang, 2018, theorem 8). With
+x = epsilon / mu - mu / 2 and y = x + mu, exp(epsilon) phi(y) = phi(x), so both terms share a factor phi(x) and
+exp(epsilon) is never formed: the difference is phi(x) (R(x) - R(y)) with Mills' ratio R = (1 - Phi) / phi.
 """
 
 from __future__ import annotations
@@ -21,10 +31,12 @@ from typing import TYPE_CHECKING, Literal, get_args
 from scipy.optimize import brentq
 
 from dpeer.exceptions import ConfigurationError, UnknownName
-from dpeer.privacy import gaussian
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+
+from scipy.special import erfcx, log_ndtr, ndtri
 
 Accountant = Literal["exact", "pld", "rdp"]
 ACCOUNTANTS: tuple[str, ...] = get_args(Accountant)
@@ -97,12 +109,7 @@ def tightest(charges: Iterable[Charge]) -> Accountant:
 
 
 def total_epsilon(charges: Iterable[Charge], delta: float, accountant: Accountant | None = None) -> float:
-    """The epsilon of the composition of all these charges, in whatever order their steps are taken.
-
-    Args:
-        charges: Steps or releases.
-        delta: Between 0 and 1.
-        accountant: One of `ACCOUNTANTS`; None for the tightest.
+    """The epsilon of the composition of all these charges, in whatever order; by default by the tightest accountant.
 
     Raises:
         ConfigurationError: A value is out of its range, or the accountant cannot compute it.
@@ -138,7 +145,7 @@ def least_noise(
         charged: Gives what is charged with a noise multiplier; some step, and the less the more noise.
         target: The epsilon, above 0.
         delta: Between 0 and 1.
-        accountant: One of `ACCOUNTANTS`; None for the tightest.
+        accountant: See `total_epsilon`.
         digits: Significant digits of the noise, which is rounded up.
 
     Raises:
@@ -195,7 +202,7 @@ def _rough(charges: Sequence[Charge], delta: float) -> float:
         if charge.sampling_rate < 1.0 and one < 25.0:
             one = min(one, charge.sampling_rate * math.sqrt(math.expm1(one * one)))
         mu = math.hypot(mu, math.sqrt(charge.steps) * one)
-    return gaussian.epsilon(mu, delta)
+    return gaussian_epsilon(mu, delta)
 
 
 # Results are kept: the peers of a simulation ask the same, and a search for a root asks twice about its ends.
@@ -274,3 +281,49 @@ def _rdp(charges: tuple[Charge, ...], delta: float) -> float:
         return float(accountant.get_epsilon(delta))
     finally:
         log.setLevel(level)
+
+
+_ROOT = math.sqrt(0.5)
+_PRECISE = 8.9e-16
+"""The smallest relative tolerance that `brentq` takes."""
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The smallest epsilon at which a mu-GDP mechanism is (epsilon, delta)-private; infinite for infinite mu."""
+    if math.isinf(mu):
+        return math.inf
+    if mu == 0.0 or math.erf(mu / 2.0 * _ROOT) <= delta:
+        return 0.0
+    # Solved for x, whose scale is that of a standard normal whatever epsilon is. Without the subtracted term
+    # delta = Phi(-x): that x is too large, and epsilon = 0 is too small.
+    wanted = math.log(delta)
+    low, high = -mu / 2.0, max(-float(ndtri(delta)), -mu / 2.0)
+
+    def excess(x: float) -> float:
+        return log_delta(x, mu) - wanted
+
+    if excess(low) * excess(high) < 0.0:
+        x = float(brentq(excess, low, high, xtol=1e-300, rtol=_PRECISE, maxiter=500))
+    else:  # rounding has put an end on the wrong side: that end is the root
+        x = low if abs(excess(low)) <= abs(excess(high)) else high
+    return max(0.0, mu * (x + mu / 2.0))
+
+
+def log_delta(x: float, mu: float) -> float:
+    """The logarithm of the least delta at epsilon = mu (x + mu / 2), for mu above 0."""
+    y = x + mu
+    if x < -1.0:
+        # phi(x) R(x) is close to 1 and R(x) would overflow; here the terms differ enough to be subtracted as logs.
+        first = float(log_ndtr(-x))
+        second = _log_phi(x) + (math.log(_mills(y)) if y > -1.0 else float(log_ndtr(-y)) - _log_phi(y))
+        return first + math.log(-math.expm1(min(second - first, -1e-300)))
+    return _log_phi(x) + math.log(max(_mills(x) - _mills(y), 1e-300))
+
+
+def _log_phi(x: float) -> float:
+    return -0.5 * x * x - 0.5 * math.log(2.0 * math.pi)
+
+
+def _mills(x: float) -> float:
+    """(1 - Phi(x)) / phi(x)."""
+    return math.sqrt(math.pi / 2.0) * float(erfcx(x * _ROOT))

@@ -21,13 +21,10 @@ class PrivacyConfig:
     """What privacy needs to know of a run; equal on all peers but for what settings of privacy a rank has of its own.
 
     Attributes:
-        settings: The settings of privacy, not to be changed.
         size: The number of peers.
         rounds: The most rounds in which one peer takes part, for which noise is calibrated.
         batch_size: The expected batch size.
         checkpoint_every: After how many rounds a checkpoint is written.
-        algorithm: The algorithm's name.
-        task: The task's name.
         finish: The training at home after the last mixing; "none" for nothing.
         standardize: Whether inputs are scaled by their own statistics.
         shares: Whether anything leaves the peer at all.

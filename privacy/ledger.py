@@ -80,21 +80,18 @@ class Charged:
     @property
     def values(self) -> dict[str, Any]:
         """The JSON values of what it has, but for its time."""
-        charge = None if self.charge is None else dataclasses.asdict(self.charge)
-        optional = {"sha256": self.sha256, "to": self.to, "charge": charge}
-        marks = {"stated": True} if self.stated else {"ended": True} if self.ended else {}
-        return {name: value for name, value in optional.items() if value is not None} | marks
+        every = dataclasses.asdict(self)
+        return {name: value for name, value in every.items() if value is not None and value is not False}
 
 
 @dataclass
 class Record:
-    """The recorded releases or charges of one run.
+    """The recorded releases or charges of one run, in order.
 
     Attributes:
         mechanism: The mechanism of every release or step, plain JSON values; None before the first line.
         noise: The scheme by which the noise was drawn.
         data: SHA-256 (hex) of its data; None where unknown.
-        lines: What it has charged, in order.
     """
 
     mechanism: Mapping[str, Any] | None = None
@@ -147,10 +144,10 @@ class Ledger(Record):
 
     Args:
         folder: The peer's privacy folder, made with the first charge.
-        mechanism: The mechanism of every release or step; plain JSON values.
+        mechanism: See `Record`.
         level: Whether lines are releases ("client") or charges of steps ("sample").
         resume: Whether the run continues the one of the ledger that is there.
-        data: SHA-256 (hex) of the peer's data; None where unknown.
+        data: See `Record`.
         keep: Of how many releases the bytes are kept: as many as there can be after the last checkpoint.
 
     Raises:
@@ -196,14 +193,9 @@ class Ledger(Record):
         return next((payload for payload in payloads if payload is not None), None)
 
     def release(self, number: int, make: Callable[[], bytes], to: Sequence[int] = ()) -> bytes:
-        """Make a round's release, charge it and keep it; the returned bytes may be sent.
+        """Make a round's release, charge it and keep it; the returned bytes may be sent to these ranks.
 
         Until the charge is on disk the release is a draft. If this process ends before, the next one makes another.
-
-        Args:
-            number: The round.
-            make: Makes the bytes.
-            to: The ranks that they may be sent to.
 
         Raises:
             ValueError: The round is charged already.
@@ -311,10 +303,10 @@ def uncharged(folder: Path) -> list[Path]:
     return [path for path in _payloads(folder, ".bin") if int(path.stem.removeprefix(_BYTES)) not in rounds]
 
 
-def append(path: Path, release: Mapping[str, Any]) -> None:
+def append(path: Path, entry: Mapping[str, Any]) -> None:
     """Add a line to a ledger; it is on disk when this returns."""
     with path.open("ab") as file:
-        _write(file, _line(release))
+        _write(file, _line(entry))
 
 
 def flush(folder: Path) -> None:

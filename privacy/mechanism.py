@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -69,14 +70,9 @@ class Sparsifier:
         if text is None:
             return cls()
         rule, _, share = text.partition(":")
-        try:
-            keep = float(share)
-        except ValueError:
-            keep = 0.0
-        if rule == "top-k" and 0 < keep <= 1:
-            return cls("top-k", keep)
-        if rule == "random" and 0 < keep <= 1:
-            return cls("random", keep)
+        with suppress(ValueError):
+            if rule in ("top-k", "random") and 0 < (keep := float(share)) <= 1:
+                return cls("top-k" if rule == "top-k" else "random", keep)
         raise ConfigurationError(
             f"--sparsify {text!r}: write top-k:SHARE or random:SHARE with the share to keep, for example top-k:0.4"
         )
@@ -106,9 +102,8 @@ class Clipped:
     """What clipping found and did; for the peer's own files, never for its neighbors.
 
     Attributes:
-        norm: Length of the update before clipping; 0 if it was not finite.
+        norm: Length of the update before clipping; 0 if it was not finite, and so was replaced by zero.
         clipped: Whether it was longer than the clip norm.
-        finite: False if it had a NaN or an infinity and was replaced by zero.
         factor: What the update is multiplied by.
     """
 
@@ -217,13 +212,11 @@ def _on_grid(base: Vector, steps: Vector, step: float, largest: float) -> Vector
 
 @dataclass(frozen=True)
 class ClippedSum:
-    """The mechanism of each step; what it needs is public.
+    """The mechanism of each step; what it needs is public: see `dpeer.privacy.guarantee.SampleGuarantee`.
 
     Attributes:
         clip_norm: C, above 0; infinite without noise.
         noise_multiplier: sigma, 0 or more; with 0 nothing is protected.
-        rate: q, the probability with which each unit is drawn.
-        units: N, the nominal number of units: a public number, near the true one or not.
     """
 
     clip_norm: float
@@ -254,11 +247,9 @@ class ClippedSum:
         return factors
 
     def released(self, total: Values, threads: int = 1) -> NDArray[np.float32]:
-        """The step's gradient, which anybody may see: the sum noised and divided.
+        """The step's gradient, which anybody may see: the sum, of shape (parameters,), noised and divided.
 
-        Args:
-            total: The sum of clipped gradients, shape (parameters,); zeros for an empty batch, which is noised alike.
-            threads: How many draw noise at a time; what they draw does not depend on it.
+        An empty batch, of zeros, is noised alike. What is drawn does not depend on the number of threads.
 
         Raises:
             TaskError: A coordinate is not finite: no noise would hide that.

@@ -15,7 +15,7 @@ from dpeer.federation.config import load, resolve
 from dpeer.federation.findings import Findings
 from dpeer.federation.site_check import Asked, check_site
 from dpeer.privacy import Guarantee, PeerData, PrivacyConfig, SampleTerms
-from dpeer.privacy.gaussian import epsilon as epsilon_of
+from dpeer.privacy.accounting import gaussian_epsilon as epsilon_of
 from dpeer.privacy.guarantee import phases_of
 from dpeer.privacy.settings import PrivacySettings
 from tests.cli.command import parsed, text, words

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpeer.privacy.gaussian import epsilon, log_delta
+from dpeer.privacy.accounting import gaussian_epsilon, log_delta
 
 MU = st.floats(1e-3, 1e4)
 DELTA = st.floats(-60.0, -0.3).map(lambda power: 10.0**power)
@@ -50,7 +50,7 @@ def test_delta_is_what_the_best_test_between_two_normals_gains() -> None:
 @example(1e4, 1e-60)
 @example(1e-3, 1e-12)
 def test_epsilon_inverts_delta(m: float, d: float) -> None:
-    e = epsilon(m, d)
+    e = gaussian_epsilon(m, d)
     if e == 0.0:
         assert delta(m, 0.0) <= d * (1 + 1e-12)
     else:
@@ -60,14 +60,14 @@ def test_epsilon_inverts_delta(m: float, d: float) -> None:
 
 
 def test_the_ends() -> None:
-    assert epsilon(0.0, 1e-5) == 0.0
-    assert epsilon(math.inf, 1e-5) == math.inf
+    assert gaussian_epsilon(0.0, 1e-5) == 0.0
+    assert gaussian_epsilon(math.inf, 1e-5) == math.inf
     # Told apart with probability below delta at all: no epsilon is needed.
-    assert epsilon(1e-6, 1e-5) == 0.0
+    assert gaussian_epsilon(1e-6, 1e-5) == 0.0
 
 
 def test_large_mu_and_tiny_delta_stay_finite_and_right() -> None:
     for m, d in ((1e6, 1e-300), (1e8, 1e-5), (1e3, 1e-100)):
         # exp(epsilon) is beyond a double here; the term with it only lowers epsilon, by less than 1 + a / mu of mu.
         above = m * m / 2.0 - m * stats.norm.ppf(d)
-        assert above - 2.0 <= epsilon(m, d) * (1.0 + 1e-15) <= above * (1.0 + 2e-15)
+        assert above - 2.0 <= gaussian_epsilon(m, d) * (1.0 + 1e-15) <= above * (1.0 + 2e-15)

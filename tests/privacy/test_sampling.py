@@ -6,9 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpeer.privacy import randomness, sampling
-from dpeer.privacy.randomness import Keystream
-from dpeer.privacy.sampling import Poisson
+from dpeer.privacy import randomness
+from dpeer.privacy.randomness import Keystream, Poisson
 
 DRAWS, UNITS = 2000, 300
 
@@ -64,7 +63,7 @@ def test_each_draw_has_a_key_of_its_own_which_is_forgotten(monkeypatch: pytest.M
             super().__init__()
             made.append(self)
 
-    monkeypatch.setattr(sampling, "Keystream", Watched)
+    monkeypatch.setattr(randomness, "Keystream", Watched)
     poisson = Poisson(10, 0.5)
     poisson.draw()
     poisson.draw()

@@ -29,8 +29,7 @@ from dpeer.exceptions import AlgorithmError, TaskError
 from dpeer.privacy import SampleTerms
 from dpeer.privacy.guarantee import Head, Phase
 from dpeer.privacy.mechanism import ClippedSum
-from dpeer.privacy.randomness import Keystream
-from dpeer.privacy.sampling import Poisson
+from dpeer.privacy.randomness import Keystream, Poisson
 from dpeer.training import flat
 from dpeer.training.batch_loader import Batch, Batches
 from dpeer.training.dpsgd.backends import take

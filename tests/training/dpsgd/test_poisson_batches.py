@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from dpeer.privacy import sampling
+from dpeer.privacy import randomness
 from dpeer.privacy.randomness import KEY_BYTES, Keystream
 from dpeer.training.batch_loader import Batch, Batches
 from dpeer.training.dpsgd.private_minibatches import PoissonBatches
@@ -64,7 +64,7 @@ def test_no_two_draws_are_alike() -> None:
 
 
 def test_a_known_key_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "Keystream", Known)
+    monkeypatch.setattr(randomness, "Keystream", Known)
     one, other = ([batch.targets.tolist() for batch in drawn(sampled(0.5), 8)] for _ in range(2))
     assert one == other
 
