@@ -18,7 +18,7 @@ from dpeer.training import build_learner
 from dpeer.training.device import HOST, Compute
 from dpeer.training.evaluation import Evaluation, Rows
 from dpeer.training.settings import Hyperparameters
-from dpeer.training.step_pace import StepPace, Timed
+from dpeer.training.step_pace import StepPace
 from dpeer.training.task import Task
 
 Enough = Callable[[], bool]
@@ -42,7 +42,7 @@ class _Stoppable(StepPace):
         self._compute, self.made = compute, 0
         self.enough: Enough = lambda: False
 
-    def stepped(self, phase: Timed, size: int, began: float) -> None:
+    def stepped(self, size: int, began: float) -> None:
         """See `StepPace.stepped`.
 
         Raises:

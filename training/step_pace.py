@@ -19,36 +19,7 @@ _LONG = 20 * SHORT
 """Seconds of a first step, which also loads what later steps find ready, from which on steps are long for sure."""
 
 _ENOUGH = 3
-"""Steps of a phase of which the fastest shows whether its steps are short."""
-
-
-@dataclass
-class Timed:
-    """The steps of one phase of a round.
-
-    Attributes:
-        gradients: How many a step computes, one after the other: SAM two.
-        taken: Their number.
-        seconds: How long they took together.
-        largest: The size of the largest minibatch.
-        fastest: The seconds of the fastest step on a minibatch of that size.
-    """
-
-    gradients: int = 1
-    taken: int = 0
-    seconds: float = 0.0
-    largest: int = -1
-    fastest: float = 0.0
-
-    def add(self, size: int, seconds: float) -> None:
-        """Add a step on a minibatch of this size."""
-        if size != self.largest:
-            if size > self.largest:
-                self.largest, self.fastest = size, seconds
-        else:
-            self.fastest = min(self.fastest, seconds)
-        self.taken += 1
-        self.seconds += seconds
+"""The first steps of a kind, of which the fastest shows whether its steps are short."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +30,7 @@ class RoundPace:
         number: The round, from 0.
         steps: Their number.
         seconds: How long they took.
-        quiet_seconds: How long they take if each is as fast as the fastest of its phase.
+        quiet_seconds: How long they take if each is as fast as the fastest of its phase and size.
         threads: The torch threads at the round's end.
     """
 
@@ -73,7 +44,8 @@ class RoundPace:
 class StepPace:
     """Times the steps of one peer, and chooses how many torch threads train.
 
-    The choice is made once: one thread takes the first steps, and goes on where they are short.
+    The choice is made once: one thread takes the first steps, and goes on where they are short. Steps are of one kind
+    that are of the same phase of a round, on minibatches of the same size.
 
     Args:
         most: The torch threads of a model whose steps are long; None leaves the threads as they are.
@@ -91,58 +63,46 @@ class StepPace:
         set_threads: Callable[[int], None] = torch.set_num_threads,
     ) -> None:
         self._most, self.clock, self._set_threads = most, clock, set_threads
-        self._phases: list[Timed] = []
-        self._looked: list[Timed] = []
-        self._first = True
+        self._phase, self._gradients, self._first = -1, 1, True
+        self._round: dict[tuple[int, int], list[float]] = {}
+        self._looked: dict[tuple[int, int], list[float]] = {}
         self.last: RoundPace | None = None
 
     def begin(self) -> None:
         """Begin a round's training."""
-        self._phases = []
+        self._phase, self._round = -1, {}
         if self._most is not None:
             self._set_threads(1)
 
-    def phase(self, gradients: int = 1) -> Timed:
-        """Begin a phase whose steps compute so many gradients each."""
-        self._phases.append(Timed(gradients))
-        return self._phases[-1]
+    def phase(self, gradients: int = 1) -> None:
+        """Begin a phase whose steps compute so many gradients each, one after the other: SAM two."""
+        self._phase, self._gradients = self._phase + 1, gradients
 
-    def stepped(self, phase: Timed, size: int, began: float) -> None:
+    def stepped(self, size: int, began: float) -> None:
         """Note the end of a step on a minibatch of this size that began at this time of the clock."""
         seconds, first, self._first = self.clock() - began, self._first, False
-        if self._most is not None:
-            self._look(size, seconds / phase.gradients, first=first)
-        if not first:
-            phase.add(size, seconds)
+        if first:  # it is not counted, for it loads what later steps find ready
+            if seconds / self._gradients >= _LONG:
+                self._use_all()
+            return
+        kind = self._phase, size
+        self._round.setdefault(kind, []).append(seconds)
+        looked = self._looked.setdefault(kind, [])
+        if self._most is not None and len(looked) < _ENOUGH:
+            looked.append(seconds / self._gradients)
+            if len(looked) == _ENOUGH and min(looked) >= SHORT:
+                self._use_all()
 
     def end(self, number: int) -> None:
         """End the training of round `number`."""
-        if not self._phases:  # the algorithm has loops of its own: its steps count as long
+        if self._phase < 0:  # the algorithm has loops of its own: its steps count as long
             self._use_all()
-        elif all(looked.taken >= _ENOUGH for looked in self._looked):
-            self._most = None  # no phase has long steps
-        phases = [phase for phase in self._phases if phase.taken]
-        if phases:
-            self.last = RoundPace(
-                number,
-                sum(phase.taken for phase in phases),
-                sum(phase.seconds for phase in phases),
-                sum(phase.taken * phase.fastest for phase in phases),
-                torch.get_num_threads(),
-            )
-
-    def _look(self, size: int, seconds: float, *, first: bool) -> None:
-        """Use all threads once the steps of a phase have turned out to be long; a phase may have one step a round."""
-        if first:
-            if seconds >= _LONG:
-                self._use_all()
-            return
-        while len(self._looked) < len(self._phases):
-            self._looked.append(Timed())
-        looked = self._looked[len(self._phases) - 1]
-        looked.add(size, seconds)
-        if looked.taken >= _ENOUGH and looked.fastest >= SHORT:
-            self._use_all()
+        elif all(len(looked) == _ENOUGH for looked in self._looked.values()):
+            self._most = None  # no kind has long steps
+        if kinds := self._round.values():
+            steps, seconds = sum(map(len, kinds)), sum(map(sum, kinds))
+            quiet = sum(len(kind) * min(kind) for kind in kinds)
+            self.last = RoundPace(number, steps, seconds, quiet, torch.get_num_threads())
 
     def _use_all(self) -> None:
         if self._most is not None:

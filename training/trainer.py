@@ -233,7 +233,8 @@ class Trainer(Net):
         with self.drawing(chosen.source), self.training(part):
             many = looks(gradient, self.ascent)
             optimizers = [((step or self.optimizer)(flat), flat, rate) for flat, rate in (*chosen.rates, *beside)]
-            timed = None if pace is None else pace.phase(many)
+            if pace is not None:
+                pace.phase(many)
             for batch in self._drawn(phase or part.phase, epochs, part=part.phase, looks=many):
                 began = 0.0 if pace is None else pace.clock()
                 loss = gradient(self, part, batch)
@@ -244,8 +245,8 @@ class Trainer(Net):
                 if self.mask is not None:
                     self.model.data.mul_(self.mask)
                 self.note(loss, batch)
-                if pace is not None and timed is not None:
-                    pace.stepped(timed, batch.size, began)
+                if pace is not None:
+                    pace.stepped(batch.size, began)
 
     def planned_steps(self, epochs: int) -> int:
         """How many steps `fit` takes for so many passes over the data, where no budget ends it before."""
