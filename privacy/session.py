@@ -1,4 +1,4 @@
-"""Sessions: the privacy of one peer while it runs. They decide what may leave it, and which steps may be taken.
+"""Sessions, which decide what may leave a private peer while it runs, and which steps it may take.
 
 `open` gives a peer its session at client level, or the terms of one at sample level, which opens once the steps of a
 round are known.
