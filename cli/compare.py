@@ -118,7 +118,9 @@ def compare(
     plan["grid"] = list(plan["grid"]) or None
     found = load(experiment, given, plan)
     opened = find_launcher(launcher, jobs, out)
-    compared = Comparison(found, out, opened, ProgressLines(out, Console(stderr=True)), shard and Shard(*shard)).run()
+    compared = Comparison(
+        found, out, opened, partial(_progress, out, Console(stderr=True)), shard and Shard(*shard)
+    ).run()
     if isinstance(compared, str):
         click.echo(f"dpeer: {compared}", err=True)
     elif as_json:
@@ -134,40 +136,27 @@ def _spaced(name: str) -> str:
     return algorithm.replace(":", " ") + equals + _SETTING.sub(" ", rest)
 
 
-class ProgressLines:
-    """Shows a comparison's progress: a bar on a terminal, else a line for each run.
+@contextmanager
+def _progress(out: Path, console: Console, what: str, missing: int, total: int) -> Iterator[Callable[[str], None]]:
+    """Shows a comparison's progress (`Watch`): a bar on a terminal, else a line for each run."""
+    if missing and not console.is_terminal:
+        click.echo(f"{missing} of {total} {what} to make in {out}", err=True)
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("for"), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False),
+    )  # fmt: skip
+    with Progress(*columns, console=console, disable=not console.is_terminal or not missing) as progress:
+        bar = progress.add_task(what, total=missing)
+        ended = 0
 
-    Args:
-        out: The comparison's folder.
-        console: The console that progress is shown on.
-    """
+        def ended_one(name: str) -> None:
+            nonlocal ended
+            ended += 1
+            progress.advance(bar)
+            if not console.is_terminal:
+                click.echo(f"{ended}/{missing} {name}", err=True)
 
-    def __init__(self, out: Path, console: Console) -> None:
-        self._out, self._console = out, console
-
-    @contextmanager
-    def begin(self, what: str, missing: int, total: int) -> Iterator[Callable[[str], None]]:
-        """See `dpeer.experiments.comparison.Watcher`."""
-        if missing and not self._console.is_terminal:
-            click.echo(f"{missing} of {total} {what} to make in {self._out}", err=True)
-        columns = (
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("for"), TimeElapsedColumn(),
-            TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False),
-        )  # fmt: skip
-        with Progress(
-            *columns, console=self._console, disable=not self._console.is_terminal or not missing
-        ) as progress:
-            bar = progress.add_task(what, total=missing)
-            ended = 0
-
-            def ended_one(name: str) -> None:
-                nonlocal ended
-                ended += 1
-                progress.advance(bar)
-                if not self._console.is_terminal:
-                    click.echo(f"{ended}/{missing} {name}", err=True)
-
-            yield ended_one
+        yield ended_one
 
 
 def print_compared(found: Compared) -> None:

@@ -6,19 +6,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from dpeer.exceptions import not_written
-from dpeer.experiments.cells import Cell, Condition, make_cell
+from dpeer.experiments.cells import Cell, Condition, Variant, make_cell
 from dpeer.experiments.experiment import Experiment
 from dpeer.experiments.grid_search import TUNE_SEED, Trial, at_edge, best, trials
-from dpeer.experiments.launchers.launcher import OpenLauncher
-from dpeer.experiments.outcomes import Result
-from dpeer.experiments.output import as_json, csv_rows, csv_text
-from dpeer.experiments.running import run_cells
-from dpeer.experiments.statistics import ResultsByRow
-from dpeer.experiments.tables import MEASURES, Table, accuracy_table, cost_table, metric_table
-from dpeer.experiments.variants import Variant
+from dpeer.experiments.launchers import OpenLauncher, run_cells
+from dpeer.experiments.outcomes import Result, ResultsByRow
+from dpeer.experiments.tables import (
+    MEASURES,
+    Table,
+    accuracy_table,
+    as_json,
+    cost_table,
+    csv_rows,
+    csv_text,
+    metric_table,
+)
 from dpeer.federation.policy import check_graph
 from dpeer.results.files import make_folder
 from dpeer.results.files import replace as replace_file
@@ -27,17 +32,9 @@ from dpeer.topology.settings import build_graph
 _WITHOUT = "the same command without --shard makes what is missing and prints the tables"
 
 
-class Watcher(Protocol):
-    """Observer of a comparison's runs."""
-
-    def begin(self, what: str, missing: int, total: int) -> AbstractContextManager[Callable[[str], None]]:
-        """Show the progress of runs, within a block that is given a function to call with each ended run's name.
-
-        Args:
-            what: The purpose of the runs, such as "runs".
-            missing: How many of them are made now.
-            total: Number of runs.
-        """
+Watch = Callable[[str, int, int], AbstractContextManager[Callable[[str], None]]]
+"""Given the purpose of runs ("runs"), how many are made now and how many there are, opens a block that shows progress; it
+is given a function to call with the name of each run that has ended."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +71,14 @@ class Comparison:
         experiment: Rows, tables and seeds.
         out: Where runs and tables lie.
         launcher: Where runs are made.
-        watcher: Observer of the runs.
+        watch: Shows their progress.
         shard: Which runs are made; None for all, and the tables.
     """
 
     def __init__(
-        self, experiment: Experiment, out: Path, launcher: OpenLauncher, watcher: Watcher, shard: Shard | None = None
+        self, experiment: Experiment, out: Path, launcher: OpenLauncher, watch: Watch, shard: Shard | None = None
     ) -> None:
-        self._of, self._out, self._launcher, self._watcher, self._shard = experiment, out, launcher, watcher, shard
+        self._of, self._out, self._launcher, self._watch, self._shard = experiment, out, launcher, watch, shard
 
     def run(self) -> Compared | str:
         """Make the runs that are missing and write the tables; without tables, a line that says why.
@@ -165,7 +162,7 @@ class Comparison:
         all_cells, shard = list(by_folder.values()), self._shard or Shard(1, 1)
         own = all_cells[shard.number - 1 :: shard.count]
         missing = sum(not cell.done for cell in own)
-        with self._watcher.begin(what, missing, len(own)) as tell:
+        with self._watch(what, missing, len(own)) as tell:
             if not run_cells(own, self._launcher, tell):
                 return "stopped; the same command goes on"
         left = sum(not cell.done for cell in all_cells)

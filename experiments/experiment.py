@@ -11,9 +11,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from dpeer.exceptions import ConfigurationError, UnknownName
-from dpeer.experiments.cells import Condition
+from dpeer.experiments.cells import RESERVED, Condition, Variant, parse_variant, setting_name
 from dpeer.experiments.grid_search import TUNE_SEED, Axis, check_grid, parse_axis
-from dpeer.experiments.variants import RESERVED, Variant, parse_variant, setting_name
 from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import TABLES, InvalidSettings, Settings
 from dpeer.toml_text import read_toml

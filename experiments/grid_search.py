@@ -11,9 +11,8 @@ from statistics import fmean
 from typing import Any
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.experiments.cells import Cell, Condition, make_cell
+from dpeer.experiments.cells import Cell, Condition, Variant, make_cell, setting_name
 from dpeer.experiments.outcomes import Result
-from dpeer.experiments.variants import Variant, setting_name
 from dpeer.federation.config import parse_option
 from dpeer.sections import names
 from dpeer.topology.settings import GraphSettings

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from dpeer.experiments.cells import Cell, Condition, make_cell
+from dpeer.experiments.cells import Cell, Condition, make_cell, parse_variant
 from dpeer.experiments.outcomes import Result
-from dpeer.experiments.variants import parse_variant
 from dpeer.results.files import write_json
 
 Write = Callable[..., Path]

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError, OutputError, UnknownName
-from dpeer.experiments.cells import Cell, Condition, make_cell
+from dpeer.experiments.cells import Cell, Condition, make_cell, parse_variant
 from dpeer.experiments.experiment import load
 from dpeer.experiments.grid_search import Trial, at_edge, best, parse_axis, trials
-from dpeer.experiments.variants import parse_variant
 
 RING = Condition({"topology": "ring", "partition": None})
 

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError, OutputError
-from dpeer.experiments.cells import Condition, make_cell
+from dpeer.experiments.cells import Condition, make_cell, parse_variant
 from dpeer.experiments.experiment import load
 from dpeer.experiments.launchers import find_launcher
 from dpeer.experiments.outcomes import Result
-from dpeer.experiments.variants import parse_variant
 from dpeer.results.files import write_json
 from tests.error_texts import refused
 

@@ -10,8 +10,7 @@ import pytest
 
 from dpeer.exceptions import CellFailed, ConfigurationError, DpeerError
 from dpeer.experiments.cells import Cell
-from dpeer.experiments.launchers.launcher import Ended
-from dpeer.experiments.running import run_cells
+from dpeer.experiments.launchers import Ended, run_cells
 from tests.experiments.conftest import finish
 
 LOST = Ended("lost", "its worker is lost", 1)

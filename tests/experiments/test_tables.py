@@ -14,10 +14,8 @@ from scipy import stats
 
 from dpeer.experiments.cells import Condition
 from dpeer.experiments.experiment import load
-from dpeer.experiments.outcomes import Result
-from dpeer.experiments.output import as_json, csv_rows, csv_text
-from dpeer.experiments.statistics import figures, interval
-from dpeer.experiments.tables import accuracy_table, cost_table
+from dpeer.experiments.outcomes import Result, figures, interval
+from dpeer.experiments.tables import accuracy_table, as_json, cost_table, csv_rows, csv_text
 
 Made = Callable[..., Result]
 RNG = np.random.default_rng(7)

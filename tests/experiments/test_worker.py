@@ -9,13 +9,13 @@ import pytest
 
 from tests.thinning import every
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 
 WORKER = """
 import signal
 signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))  # as a worker and its threads begin
 import asyncio.selector_events, os, pathlib
-from dpeer.experiments.launchers import worker
+from dpeer.experiments import launchers
 from dpeer.federation.settings import Settings
 
 made = asyncio.selector_events.BaseSelectorEventLoop._make_self_pipe
@@ -29,7 +29,7 @@ if {halfway}:
 else:
     os.kill(os.getpid(), signal.SIGINT)
 settings = Settings(size=2, rounds=1000, task="mine.py:task", out=pathlib.Path("out"))
-print(worker.run_one(settings).status)
+print(launchers.run_one(settings).status)
 """
 
 

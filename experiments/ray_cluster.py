@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.experiments.cells import ASKED, Cell
-from dpeer.experiments.launchers.launcher import Ended, Launcher, OpenLauncher
-from dpeer.experiments.launchers.worker import run_one
+from dpeer.experiments.launchers import Ended, Launcher, OpenLauncher, run_one
 from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import stop_signals
 from dpeer.optional_libraries import check_libraries
