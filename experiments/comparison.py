@@ -33,8 +33,8 @@ _WITHOUT = "the same command without --shard makes what is missing and prints th
 
 
 Watch = Callable[[str, int, int], AbstractContextManager[Callable[[str], None]]]
-"""Given the purpose of runs ("runs"), how many are made now and how many there are, opens a block that shows progress; it
-is given a function to call with the name of each run that has ended."""
+"""Shows the progress of runs, given their purpose ("runs"), how many are made now and how many there are in all: opens a
+block with a function to call with the name of each run that has ended."""
 
 
 @dataclass(frozen=True)
