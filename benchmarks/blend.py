@@ -28,7 +28,7 @@ from torch.utils.data import TensorDataset
 import dpeer
 from dpeer.federation.build import task_of
 from dpeer.federation.config import resolve
-from dpeer.results.effect_statistics import find_gain
+from dpeer.results.effect import find_gain
 from dpeer.training import Task
 from dpeer.training.batch_loader import Batches
 from dpeer.training.evaluation import predictions

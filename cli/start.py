@@ -31,9 +31,8 @@ from dpeer.federation.serve_address import read_serve
 from dpeer.federation.settings import Settings, option_names
 from dpeer.federation.starting import ENVIRONMENT, Starting, own_rank, source
 from dpeer.results.effect import closing_lines, effect_of
-from dpeer.results.figures import in_words
+from dpeer.results.figures import in_words, privacy_line
 from dpeer.results.files import SUMMARY, rank_folder
-from dpeer.results.privacy_words import privacy_line
 from dpeer.results.run_folders import read_object
 from dpeer.results.units import duration
 

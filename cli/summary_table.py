@@ -18,11 +18,11 @@ from dpeer.results.effect import (
     effects_by_rank,
     headline,
     interval_text,
+    members_text,
+    pooled,
     verdict_word,
 )
-from dpeer.results.effect_statistics import members_text, pooled
-from dpeer.results.figures import NAMES, called, in_words
-from dpeer.results.privacy_words import privacy_line
+from dpeer.results.figures import NAMES, called, in_words, privacy_line
 from dpeer.results.run_folders import rank_folders, read_members
 from dpeer.results.training_alerts import ranks_rows
 from dpeer.results.units import decimals, size

@@ -19,9 +19,9 @@ from dpeer.results.effect import (
     closing_lines,
     headline,
     interval_text,
+    members_text,
     verdict_word,
 )
-from dpeer.results.effect_statistics import members_text
 from dpeer.results.files import SUMMARY
 from dpeer.results.run_folders import read_members, read_object
 from dpeer.results.sites import Combined, combine, read_site

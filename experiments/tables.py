@@ -13,9 +13,8 @@ from typing import Any
 from dpeer.experiments.cells import Condition
 from dpeer.experiments.experiment import Experiment
 from dpeer.experiments.outcomes import Interval, Measure, ResultsByRow, RowFigures, figures, majority, others
-from dpeer.results.figures import called
+from dpeer.results.figures import called, largest, largest_cost
 from dpeer.results.files import finite
-from dpeer.results.privacy_words import largest, largest_cost
 from dpeer.results.units import decimals, size
 
 _COLUMNS = 5

@@ -14,7 +14,7 @@ from dpeer.peer.config import Counted
 from dpeer.privacy.ledger import FOLDER, LEDGER, current, uncharged
 from dpeer.results.files import METRICS, PARTITION, PREPARATION, RELEASED, finite, write_json
 from dpeer.results.json_fields import table_or_empty, whole
-from dpeer.results.metrics_file import MetricsFile
+from dpeer.results.records import MetricsFile
 from dpeer.results.run_folders import read_metrics, read_object
 from dpeer.training.state.file_names import REST
 

@@ -33,7 +33,7 @@ from dpeer.peer.rounds import RoundLoop
 from dpeer.peer.snapshot import Snapshot, take_snapshot
 from dpeer.peer.transport import Transport
 from dpeer.peer.worker import Worker
-from dpeer.results.privacy_words import cost
+from dpeer.results.figures import cost
 from dpeer.results.training_alerts import AlertMonitor
 from dpeer.topology import Graphs
 

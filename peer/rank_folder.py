@@ -39,7 +39,7 @@ from dpeer.results.files import (
     parse,
     write_json,
 )
-from dpeer.results.metrics_file import MetricsFile
+from dpeer.results.records import MetricsFile
 
 _RECENT = 10
 """Rounds over which their length is averaged."""

@@ -12,8 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from dpeer.report.style import COLORS, GREY, Panel, Report, legend, name_rows, new_figure
-from dpeer.results.effect import LOCAL_ONLY, Effect, Verdict, headline, verdict_word
-from dpeer.results.effect_statistics import members_text
+from dpeer.results.effect import LOCAL_ONLY, Effect, Verdict, headline, members_text, verdict_word
 from dpeer.results.groups import Group
 from dpeer.results.run_folders import RunFolder
 from dpeer.results.units import decimals

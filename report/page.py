@@ -15,9 +15,8 @@ from dpeer.report import by_peer, by_round, graphs
 from dpeer.report.pages import render, write
 from dpeer.report.style import COLORS, Panel, Report, looks, saved
 from dpeer.results import units
-from dpeer.results.figures import all_metrics, called, in_order
+from dpeer.results.figures import all_metrics, called, in_order, largest_cost
 from dpeer.results.groups import Group, Grouped, as_text, choose, distances, group_runs, mean_of, settled
-from dpeer.results.privacy_words import largest_cost
 from dpeer.results.run_folders import PeerFolder, RunFolder
 
 NONE = "-"

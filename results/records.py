@@ -1,13 +1,16 @@
-"""The record of one round of one peer: a line of metrics.jsonl, as it is written and read."""
+"""The record of one round of one peer: a line of metrics.jsonl, as it is written and read; and the file's writer."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from dpeer.results.files import finite
+from dpeer.results.files import finite, flush, parse, replace
 from dpeer.results.json_fields import JsonFields, figures, json_field, number, table, total, whole, wholes
 
 Figure = Literal[
@@ -44,23 +47,6 @@ class Evaluation(Protocol):
         """The area under the ROC curve of two classes; None for other data."""
 
 
-def _round(value: Any) -> int:
-    found = whole(value)
-    return -1 if found is None else found
-
-
-def _counts(value: Any) -> tuple[int, ...]:
-    return wholes(value) or ()
-
-
-def _unless_false(value: Any) -> bool:
-    return value is not False
-
-
-def _if_true(value: Any) -> bool:
-    return value is True
-
-
 @dataclass
 class RoundRecord(JsonFields):
     """One line of metrics.jsonl (docs/files.md): filled while the round runs, and as it is read.
@@ -69,7 +55,7 @@ class RoundRecord(JsonFields):
     file, damaged or not finite.
     """
 
-    round: int = json_field(_round)
+    round: int = json_field(lambda value: -1 if (found := whole(value)) is None else found)
     """From 0 on; -1 is that of no line."""
     accuracy: float | None = json_field(number)
     test_loss: float | None = json_field(number)
@@ -79,22 +65,22 @@ class RoundRecord(JsonFields):
     """None where nothing was trained; not finite where training has diverged."""
     bytes_sent: int | None = json_field(total)
     bytes_received: int | None = json_field(total)
-    heard: Sequence[int] = json_field(_counts)
-    missed: Sequence[int] = json_field(_counts)
+    heard: Sequence[int] = json_field(lambda value: wholes(value) or ())
+    missed: Sequence[int] = json_field(lambda value: wholes(value) or ())
     train_seconds: float | None = json_field(number)
     exchange_seconds: float | None = json_field(number)
     mix_seconds: float | None = json_field(number)
     samples: int | None = json_field(total)
     """For how many samples a gradient was computed in the round."""
-    steps: Sequence[int] = json_field(_counts)
+    steps: Sequence[int] = json_field(lambda value: wholes(value) or ())
     """How many minibatches each phase of training has taken, in their order; none in a round that was sat out."""
-    steps_asked: Sequence[int] = json_field(_counts)
+    steps_asked: Sequence[int] = json_field(lambda value: wholes(value) or ())
     """How many those are without `--round-seconds`."""
     epsilon: float | None = json_field(number)
     delta: float | None = json_field(number)
-    active: bool = json_field(_unless_false)
+    active: bool = json_field(lambda value: value is not False)
     """False in a round that the peer sat out."""
-    adopted: bool = json_field(_if_true)
+    adopted: bool = json_field(lambda value: value is True)
     """Whether the body was replaced by the mean of the neighbors', because they had gone on without this peer."""
     disagreement: float | None = json_field(number)
     """Relative distance of this peer's released body to the mix; None where it mixed or released nothing."""
@@ -114,7 +100,7 @@ class RoundRecord(JsonFields):
     """Training accuracy less accuracy, both after mixing."""
     auroc: float | None = json_field(number)
     """After mixing, of two classes."""
-    diverged: bool = json_field(_if_true)
+    diverged: bool = json_field(lambda value: value is True)
     """Whether training has diverged: its loss was not finite."""
 
     def add(self, found: Evaluation | None, point: str) -> None:
@@ -156,3 +142,61 @@ class Metrics:
     def by_round(self) -> Mapping[int, RoundRecord]:
         """The lines by round, in order; of two of one round the later."""
         return dict(sorted({line.round: line for line in self.lines}.items()))
+
+
+class MetricsFile:
+    """metrics.jsonl: one line a round, kept in step with the checkpoint.
+
+    Args:
+        path: The file.
+        next_round: Lines from this round on do not count: they belong to rounds that are run again.
+
+    Attributes:
+        known: When it was read, the rounds up to the last line but for adoptions, and up to the last line of a body
+            that was sent; whether they count or not.
+    """
+
+    def __init__(self, path: Path, next_round: int = 0) -> None:
+        self._path = path
+        self._kept: list[str] = []
+        self.known = 0, 0
+        for line in _lines(path):
+            record = RoundRecord.of(parse(line) or {})
+            number = record.round
+            known, sent = number + (not record.adopted), number + 1 if record.active else 0
+            self.known = max(self.known[0], known), max(self.known[1], sent)
+            if 0 <= number < next_round:
+                self._kept.append(line)
+
+    def rewrite(self) -> None:
+        """Drop the lines that do not count from the file, which is made if it is missing."""
+        replace(self._path, "".join(f"{line}\n" for line in self._kept))
+        self._kept = []
+
+    def append(self, entry: dict[str, Any]) -> None:
+        """Add a round's line, also after one that has no end; after a power loss it may be missing until `flush`."""
+        with self._path.open("a+b") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+            if file.read() not in (b"", b"\n"):
+                file.write(b"\n")
+            file.write(json.dumps(entry).encode() + b"\n")
+
+    def flush(self) -> None:
+        """Flush the lines to disk: the checkpoint that follows must not be ahead of them."""
+        try:
+            flush(self._path)
+        except FileNotFoundError:
+            if not self._path.parent.exists():
+                raise
+            # Another program has just deleted it: `missing` counts its lines.
+
+    def missing(self, completed: int) -> int:
+        """How many of the completed rounds have no line in the file."""
+        found = {RoundRecord.of(parse(line) or {}).round for line in _lines(self._path)}
+        return len({*range(completed)} - found)
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file; none without it."""
+    return path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []

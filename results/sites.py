@@ -140,7 +140,7 @@ def _checks(content: Mapping[str, Any], worth: Effect) -> dict[str, bool]:
 
 def _short(value: Any) -> str:
     """A value as a message shows it."""
-    shown = repr(value) if not isinstance(value, int) or abs(value) < 10**_LONGEST else "a number of many digits"
+    shown = repr(value)
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
 
 

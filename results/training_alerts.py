@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dpeer.results.json_fields import JsonFields, figures, json_field, number
+from dpeer.results.records import RoundRecord
 
 Kind = Literal["diverged", "flat", "majority"]
 
@@ -59,18 +59,6 @@ class Alert:
     text: str
 
 
-@dataclass(frozen=True)
-class _Signs(JsonFields):
-    """What alerts need of a round's line: to read a whole `RoundRecord` takes five times as long."""
-
-    accuracy: float | None = json_field(number)
-    auroc: float | None = json_field(number)
-    train_loss: float | None = json_field(number)
-    metrics: Mapping[str, float | None] | None = json_field(figures)
-    active: bool = json_field(lambda value: value is not False)
-    diverged: bool = json_field(lambda value: value is True)
-
-
 @dataclass
 class AlertMonitor:
     """Alerts from the lines of metrics.jsonl of one peer as they are written.
@@ -108,7 +96,7 @@ class AlertMonitor:
         Args:
             entry: The line of the round that follows those before.
         """
-        line = _Signs.of(entry)
+        line = RoundRecord.of(entry)
         found: dict[Kind, str] = {}
         if line.diverged:
             found["diverged"] = "training has diverged: the loss is not finite (NaN in the data does that, too)"
@@ -142,7 +130,7 @@ class AlertMonitor:
         unmoved = max(recent) - min(recent) <= _UNMOVED * abs(first)
         return first != 0 and unmoved and recent[-1] >= first - _UNMOVED * abs(first)
 
-    def _beats_majority(self, line: _Signs) -> bool:
+    def _beats_majority(self, line: RoundRecord) -> bool:
         if self.majority is None or self.majority >= 1 or self.classes < 2 or line.accuracy is None:
             return True
         if line.accuracy > self.majority:
@@ -151,7 +139,7 @@ class AlertMonitor:
         recall = (line.metrics or {}).get("balanced_accuracy")
         return recall is not None and recall > (1 + _CLASS_SLACK) / self.classes
 
-    def _of_accuracies(self, line: _Signs) -> dict[Kind, str]:
+    def _of_accuracies(self, line: RoundRecord) -> dict[Kind, str]:
         if len(self._beaten) < ROUNDS or any(self._beaten[-ROUNDS:]) or ranks_rows(line.auroc):
             return {}
         text = (

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpeer.results.card import make_card, measured
-from dpeer.results.effect import NOTHING_RECEIVED, as_entry, majority_accuracy
-from dpeer.results.effect_statistics import find_gain
+from dpeer.results.effect import NOTHING_RECEIVED, as_entry, find_gain, majority_accuracy
 from dpeer.results.files import CARD, MODEL, ROWS, SUMMARY, write_json, write_rows
 from dpeer.results.records import gap
 from dpeer.results.run_folders import read_object

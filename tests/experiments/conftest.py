@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,11 @@ from dpeer.experiments.outcomes import Result
 from dpeer.results.files import write_json
 
 Write = Callable[..., Path]
+
+
+def silent(what: str, missing: int, total: int) -> nullcontext[Callable[[str], None]]:
+    """A comparison's progress, which is not shown."""
+    return nullcontext(lambda name: None)
 
 
 def nothing(rank: int, number: int) -> dict[str, Any]:

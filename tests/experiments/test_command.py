@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from dpeer.cli.compare import ProgressLines, print_compared
+from dpeer.cli.compare import print_compared
 from dpeer.experiments import comparison
 from dpeer.experiments.cells import Cell
 from dpeer.experiments.comparison import Compared, Comparison, Shard
 from dpeer.experiments.experiment import load
 from dpeer.experiments.launchers import find_launcher
+from tests.experiments.conftest import silent
 
 Write = Callable[..., Path]
 HERE = find_launcher("local", 1, Path())
@@ -26,7 +26,7 @@ def compared(write_cell: Write, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
     def compare(*rows: str) -> str:
         found = load(None, {"size": 2, "rounds": 3}, {"algorithms": list(rows)})
-        made = Comparison(found, tmp_path, HERE, ProgressLines(tmp_path, Console()))
+        made = Comparison(found, tmp_path, HERE, silent)
         for variant in found.variants:
             cell = made.cell(variant, "", found.conditions[0], 0)
             if not cell.done:
@@ -94,7 +94,7 @@ def test_shards_make_each_run_once_and_the_tables_are_made_without_one(
     found = load(None, {"size": 2, "rounds": 3}, plan)
 
     def compare(shard: Shard | None) -> Compared | str:
-        return Comparison(found, tmp_path, HERE, ProgressLines(tmp_path, Console(quiet=True)), shard).run()
+        return Comparison(found, tmp_path, HERE, silent, shard).run()
 
     without = "the same command without --shard makes what is missing and prints the tables"
     what = "tuning runs" if grid else "runs"

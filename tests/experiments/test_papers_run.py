@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from rich.console import Console
 
-from dpeer.cli.compare import ProgressLines
 from dpeer.experiments import comparison
 from dpeer.experiments.cells import Condition
 from dpeer.experiments.experiment import Experiment, load
 from dpeer.experiments.launchers import find_launcher
+from tests.experiments.conftest import silent
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -161,7 +160,7 @@ def test_it_runs_small(name, data, tmp_path):
         whole = dataclasses.replace(whole, conditions=few)
 
     def compare(found: Experiment) -> comparison.Compared:
-        here, shown = find_launcher("local", 1, tmp_path), ProgressLines(tmp_path, Console(quiet=True))
+        here, shown = find_launcher("local", 1, tmp_path), silent
         made = comparison.Comparison(found, tmp_path, here, shown).run()
         assert not isinstance(made, str)
         return made

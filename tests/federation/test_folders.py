@@ -17,7 +17,7 @@ from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, T
 from dpeer.federation.folders import check, naming, working_folder_kept
 from dpeer.federation.settings import Settings
 from dpeer.results.files import rank_folder
-from dpeer.results.metrics_file import MetricsFile
+from dpeer.results.records import MetricsFile
 from dpeer.simulation.run import simulate
 from tests.error_texts import refused
 

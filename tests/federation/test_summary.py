@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from dpeer.cli.summary_table import show
 from dpeer.federation.summary import collect
-from dpeer.results.privacy_words import privacy_line
+from dpeer.results.figures import privacy_line
 from dpeer.results.run_folders import find_runs
 
 

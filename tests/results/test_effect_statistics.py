@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from dpeer.results.effect import Effect
-from dpeer.results.effect_statistics import find_gain, pooled, pooled_text
+from dpeer.results.effect import Effect, find_gain, pooled, pooled_text
 
 
 def answers(count: int, better: int, worse: int) -> tuple[list[float], list[float]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpeer.results.metrics_file import MetricsFile
+from dpeer.results.records import MetricsFile
 
 
 def entry(number: int) -> dict[str, int]:

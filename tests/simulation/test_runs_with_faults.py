@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dpeer.results.metrics_file import MetricsFile
+from dpeer.results.records import MetricsFile
 
 pytestmark = pytest.mark.slow
 
