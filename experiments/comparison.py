@@ -33,8 +33,8 @@ _WITHOUT = "the same command without --shard makes what is missing and prints th
 
 
 Watch = Callable[[str, int, int], AbstractContextManager[Callable[[str], None]]]
-"""Shows the progress of runs: given their purpose ("runs"), how many are made now and how many there are, it opens a
-block with a function to call with the name of each run that has ended."""
+"""Shows the progress of runs, given their purpose ("runs"), the number that is made now, and that of all: opens a block
+with a function to call with the name of each run that has ended."""
 
 
 @dataclass(frozen=True)
