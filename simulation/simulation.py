@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -162,7 +162,7 @@ class Simulation:
 
     async def _play(self) -> list[Outcome]:
         """Run all peers to their end."""
-        return await _all(blaming(peer.config.rank, self._serve(peer)) for peer in self._peers)
+        return await first_error_ends(blaming(peer.config.rank, self._serve(peer)) for peer in self._peers)
 
     async def _serve(self, peer: Peer) -> Outcome:
         """Run a peer to its end, then compare its kept model."""
@@ -226,7 +226,7 @@ async def blaming(rank: int, run: Awaitable[T]) -> T:
         raise TaskError(f"rank {rank}: {error}") from error
 
 
-async def _all(runs: Iterable[Any]) -> list[Outcome]:
+async def first_error_ends(runs: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Run everything together; the first error ends the rest and is raised."""
     tasks = [asyncio.create_task(run) for run in runs]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)

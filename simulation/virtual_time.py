@@ -332,14 +332,13 @@ class RoundCosts:
 
     Args:
         seconds: The seconds of a round.
-        process: The process, which may be slow.
 
     Attributes:
         share: Gives the share of its steps that the present round trains.
     """
 
-    def __init__(self, seconds: float, process: Process) -> None:
-        self._seconds, self._process = seconds, process
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
         self._trained = False
         self.share: Callable[[], float] = lambda: 1.0
 
