@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -27,7 +27,7 @@ class Worker:
         self._executor = executor
         self._disk = disk or executor
         self._alike = alike
-        self._jobs: dict[Executor, asyncio.Future[Any]] = {}
+        self._jobs: dict[Executor, Future[Any]] = {}
 
     async def run(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the job and return what it returns. Cancelling the wait does not stop a job that has begun."""
@@ -42,49 +42,29 @@ class Worker:
         return await self._run(self._disk, lambda: job(*args, **kwargs))
 
     async def _run(self, executor: Executor, job: Callable[[], T]) -> T:
-        # Each callback that is due on the loop turns it once more, so these are two futures of the loop's own and one
-        # callback: `wrap_future` and `shield` take three.
-        loop = asyncio.get_running_loop()
-        done, awaited = loop.create_future(), loop.create_future()
-        self._jobs[executor] = done
-        executor.submit(_do, job, loop, done, awaited)
-        found: T = await awaited
-        return found
+        running = self._jobs[executor] = executor.submit(job)
+        await _over(running)
+        return running.result()
 
     async def drain(self) -> BaseException | None:
         """Wait for the jobs that a cancelled `run` or `write` left behind; returns what one of them raised."""
-        jobs = [*self._jobs.values()]
-        if jobs:
-            await asyncio.wait(jobs)  # which leaves them as they are if this wait is cancelled
-        return next((error for job in jobs if (error := job.exception()) is not None), None)
+        for job in [*self._jobs.values()]:
+            await _over(job)
+        return next((error for job in self._jobs.values() if (error := job.exception()) is not None), None)
 
 
-def _do(
-    job: Callable[[], Any],
-    loop: asyncio.AbstractEventLoop,
-    done: asyncio.Future[Any],
-    awaited: asyncio.Future[Any],
-) -> None:
-    """Do a job on a thread, and settle both futures on the loop."""
-    result, error = None, None
-    try:
-        result = job()
-    except BaseException as raised:
-        error = raised
-    with contextlib.suppress(RuntimeError):  # the loop is closed: the job is awaited no more
-        loop.call_soon_threadsafe(_settle, done, awaited, result, error)
+async def _over(job: Future[Any]) -> None:
+    """Wait until a job is done; a cancelled wait leaves it as it is. One callback on the loop: others take three."""
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
 
+    def settle() -> None:
+        if not over.done():
+            over.set_result(None)
 
-def _settle(
-    done: asyncio.Future[Any], awaited: asyncio.Future[Any], result: object, error: BaseException | None
-) -> None:
-    """Set what a job has returned or raised; `awaited` may be cancelled, which does not stop a job."""
-    for future in (done, awaited):
-        if future.done():
-            continue
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-    if error is not None:
-        done.exception()  # as retrieved: where the wait was cancelled `drain` returns it
+    def done(_: Future[Any]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the job is awaited no more
+            loop.call_soon_threadsafe(settle)
+
+    job.add_done_callback(done)
+    await over
