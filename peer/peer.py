@@ -27,10 +27,9 @@ from dpeer.peer.core.wire import Goodbyes
 from dpeer.peer.driver import Driver
 from dpeer.peer.learner import Learner
 from dpeer.peer.logs import PeerLog
-from dpeer.peer.member_requests import answer_members
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.rounds import RoundLoop
-from dpeer.peer.snapshot import Snapshot, take_snapshot
+from dpeer.peer.snapshot import Snapshot, answer_members, take_snapshot
 from dpeer.peer.transport import Transport
 from dpeer.peer.worker import Worker
 from dpeer.results.figures import cost

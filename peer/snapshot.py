@@ -1,4 +1,4 @@
-"""Snapshot for `dpeer status`: waits, rounds, neighbors, privacy cost, disagreement; no loss, accuracy or row count."""
+"""Answers of a running peer: a snapshot for `dpeer status` (no loss, accuracy or row count), and its member lists."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
+from dpeer.exceptions import ConfigurationError
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.core.member_list import NO_KEY, Key, MemberListError, of_document
 from dpeer.peer.core.membership import Neighbor, Status
 from dpeer.peer.core.protocol import Core
+from dpeer.peer.driver import Driver
 from dpeer.peer.rank_folder import RankFolder
 
 Phase = Literal["starting", "meet", "pause", "work", "collect", "adopt", "settle", "linger", "part", "ended"]
@@ -177,3 +180,57 @@ def _neighbor(one: Neighbor, now: float) -> NeighborSnapshot:
         one.rank, one.status.value, one.current_round if met else None, now - one.heard_at if met else None, why,
         one.bytes_sent, one.bytes_received,
     )  # fmt: skip
+
+
+def answer_members(request: Mapping[str, Any], driver: Driver, about: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Show the member lists ({"members": "show"}), or take one ({"members": "hand", "list": DOCUMENT}).
+
+    Args:
+        request: The request.
+        driver: The peer's.
+        about: Of its checkpoints, among it the settings of the run: what a list's graph is built with.
+
+    Raises:
+        ConfigurationError: The request is neither, or this run has no member lists.
+    """
+    lists = driver.core.lists.lists
+    if lists is None:
+        raise ConfigurationError(
+            f"rank {driver.core.rank}: the federation file lists no operators, so this run has no member lists"
+        )
+    match request.get("members"):
+        case "show":
+            return {**_shown(driver), "settings": about.get("settings", {})}
+        case "hand":
+            try:
+                why = driver.hand(of_document(request.get("list")))
+            except MemberListError as error:
+                why = str(error)
+            return {"taken": why is None, "why": why or ""}
+        case other:
+            raise ConfigurationError(f"members = {other!r}: expected show, or hand")
+
+
+def _shown(driver: Driver) -> Mapping[str, Any]:
+    core, keeper = driver.core, driver.core.lists
+    lists, clock, members = keeper.lists, core.round_clock, core.members
+    assert lists is not None, "asked before"
+    rank = core.rank
+    connected = {one.rank for one in members.every() if not one.away and one.link is not None}
+    heard_of = {one for one in clock.there if one in members and not members[one].away}
+    return {
+        "list": lists.counts.document,
+        "next": None if lists.waits is None else lists.waits.document,
+        "stamps": {
+            str(one): [_plain(key) for key in clock.stamps.get(one, keeper.none)]
+            for one in sorted(keeper.members & {*clock.stamps, *clock.there})
+        },
+        "round": members.current_round,
+        "rank": rank,
+        "living": sorted(connected | heard_of | {rank}),
+        "since": keeper.since,
+    }
+
+
+def _plain(key: Key) -> list[Any] | None:
+    return None if key == NO_KEY else [key.version, key.digest.hex()]

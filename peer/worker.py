@@ -42,7 +42,8 @@ class Worker:
         return await self._run(self._disk, lambda: job(*args, **kwargs))
 
     async def _run(self, executor: Executor, job: Callable[[], T]) -> T:
-        running = self._jobs[executor] = executor.submit(job)
+        running: Future[T] = executor.submit(job)
+        self._jobs[executor] = running
         await _over(running)
         return running.result()
 

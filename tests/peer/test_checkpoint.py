@@ -1,11 +1,13 @@
 """Checkpoints: atomic, only the newest is kept, and damage is found before the learner sees anything."""
 
+import json
 import shutil
 
 import pytest
 
 from dpeer.exceptions import CheckpointError
 from dpeer.peer import checkpoint
+from dpeer.peer.checkpoint import Progress
 
 
 def save(folder):
@@ -141,3 +143,12 @@ def test_a_checkpoint_that_the_system_does_not_give_is_not_damaged(tmp_path):
     place.mkdir()
     with pytest.raises(CheckpointError, match=r"cannot be read: Is a directory \(released-0\.bin\)$"):
         checkpoint.read(checkpoint.latest(tmp_path), lambda folder: None)
+
+
+def test_sums_are_of_all_rounds_whatever_lines_the_file_has_lost_and_survive_json():
+    first = {"round": 0, "bytes_sent": 10, "bytes_received": 1, "heard": [1]}
+    second = {"round": 1, "bytes_sent": 20, "bytes_received": None, "heard": []}
+    progress = Progress().plus(first, best=True, now=5.0, seconds=1.0, lost={})
+    progress = progress.plus(second, best=False, now=7.0, seconds=3.0, lost={1: "stopped"})
+    assert progress == Progress(second, first, 30, 1, 1, 0, 5.0, 3.0, {"1": "stopped"})
+    assert Progress(**json.loads(json.dumps(vars(progress)))) == progress

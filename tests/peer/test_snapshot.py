@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from dpeer.peer.run_results import Progress
+from dpeer.peer.checkpoint import Progress
 from dpeer.peer.snapshot import take_snapshot
 from dpeer.peer.transport import Unreachable
 from tests.peer.table import Table

@@ -4,9 +4,9 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
+from dpeer.peer.checkpoint import Progress
 from dpeer.peer.config import Counted
 from dpeer.peer.core.round_budget import RoundLimit
-from dpeer.peer.run_results import Progress
 
 WHOLE = RoundLimit(1.0, None, None)
 
