@@ -37,9 +37,6 @@ _PROJECT = "dpeer"
 _PROGRESS = ("bytes_sent", "bytes_received", "epsilon", "delta")
 """Figures that may leave a peer with privacy; all others are computed from its data."""
 
-_MOST = 1000
-"""Rounds that wait for a tracker; it lacks further ones."""
-
 _PATIENCE = 15.0
 """Seconds for which the end of a run waits for its trackers."""
 
@@ -79,16 +76,14 @@ def _mlflow(folder: Path, settings: Mapping[str, Any], start: int, known: str | 
     from mlflow import MlflowClient  # a second to import
     from mlflow.entities import Metric, Param
 
-    client, name = MlflowClient(os.environ["MLFLOW_TRACKING_URI"]), os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
+    client, name = MlflowClient(), os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
     if known is None:
-        try:
-            experiment = str(client.create_experiment(name))
-        except Exception:  # mostly it is there already
-            if (found := client.get_experiment_by_name(name)) is None:
-                raise
-            experiment = str(found.experiment_id)
-        group = folder.parent.name
-        made = client.create_run(experiment, tags={"dpeer.run": group}, run_name=f"{group}/{folder.name}")
+        with contextlib.suppress(Exception):  # mostly it is there already
+            client.create_experiment(name)
+        group, found = folder.parent.name, client.get_experiment_by_name(name)
+        assert found is not None, "made, or refused above"
+        # Not by `start_run`, which tells the server who runs which script.
+        made = client.create_run(str(found.experiment_id), tags={"dpeer.run": group}, run_name=f"{group}/{folder.name}")
         known = str(made.info.run_id)
         client.log_batch(known, params=[Param(name, str(one)) for name, one in settings.items()])
     else:
@@ -201,43 +196,28 @@ class Tracking:
         self._settings = {name: settings[name] for name in SHOWN if settings.get(name) is not None}
         self._known = dict(read_object(out / FILE)) if resume else {}
         self._lock = threading.Lock()
-        self._rounds: dict[str, SimpleQueue[Mapping[str, Any] | None]] = {name: SimpleQueue() for name in names or ()}
-        self._threads = {
-            name: threading.Thread(target=self._track, args=(name,), name=f"track-{name}", daemon=True)
-            for name in self._rounds
+        self._rounds = {name: SimpleQueue[Mapping[str, Any] | None]() for name in names or ()}
+        self.threads = {
+            name: threading.Thread(target=self._track, args=(name, rounds), name=f"track-{name}", daemon=True)
+            for name, rounds in self._rounds.items()
         }
-        for thread in self._threads.values():
+        for thread in self.threads.values():
             thread.start()
 
-    def add(self, entry: Mapping[str, Any]) -> None:
-        """Hand a record to every tracker; returns at once."""
+    def add(self, entry: Mapping[str, Any] | None) -> None:
+        """Hand a record to every tracker, or None after the last one; returns at once."""
         for waiting in self._rounds.values():
-            if waiting.qsize() < _MOST:
-                waiting.put(entry)
+            waiting.put(entry)
 
-    def end(self) -> None:
-        """Have all trackers end once they have all rounds."""
-        for waiting in self._rounds.values():
-            waiting.put(None)
-
-    def join(self, until: float) -> None:
-        """Wait until they have, up to this time of the monotonic clock."""
-        for name, thread in self._threads.items():
-            thread.join(max(0.0, until - time.monotonic()))
-            if thread.is_alive():
-                self._warn(name, "lacks rounds, which are in metrics.jsonl", "it has not ended in time")
-
-    def _track(self, name: str) -> None:
+    def _track(self, name: str, rounds: SimpleQueue[Mapping[str, Any] | None]) -> None:
         """Give a tracker one round after the other; those that it did not take go first when the next one comes."""
-        run, waiting, why = None, deque[Mapping[str, Any]](maxlen=_MOST), ""
+        run, waiting, why = None, deque[Mapping[str, Any]](), ""
         protects = self._protects and name not in _AT_HOME
         going = True
         while going:
-            entry = self._rounds[name].get()
-            if entry is None:
-                going = False
-            else:
-                waiting.append(entry)
+            entry = rounds.get()
+            going = entry is not None
+            waiting += [] if entry is None else [entry]
             try:
                 while waiting:
                     run = run or self._open(name, waiting[0]["round"])
@@ -246,15 +226,15 @@ class Tracking:
                 why = ""
             except Exception as error:
                 if not why:
-                    self._warn(name, "lacks rounds for now, which are in metrics.jsonl, and the run goes on", error)
+                    self.warn(name, "lacks rounds for now, which are in metrics.jsonl, and the run goes on", error)
                 why = f"{type(error).__name__}: {error}"
         if waiting:
-            self._warn(name, f"lacks {len(waiting)} rounds, which are in metrics.jsonl", why)
+            self.warn(name, f"lacks {len(waiting)} rounds, which are in metrics.jsonl", why)
         try:
             if run is not None:
                 run.close()
         except Exception as error:
-            self._warn(name, "did not end its run", error)
+            self.warn(name, "did not end its run", error)
 
     def _open(self, name: str, start: int) -> TrackedRun:
         known = self._known.get(name)
@@ -264,7 +244,8 @@ class Tracking:
             write_json(self._out / FILE, self._known)
         return run
 
-    def _warn(self, name: str, what: str, why: Exception | str) -> None:
+    def warn(self, name: str, what: str, why: Exception | str) -> None:
+        """Log what a tracker lacks, and why."""
         reason = f"{type(why).__name__}: {why}" if isinstance(why, Exception) else why
         message = f"{name} {what} ({' '.join(reason.split())[:300]})"
         with contextlib.suppress(Exception):  # the log may be closed when a thread comes late
@@ -275,6 +256,9 @@ def close(trackings: Collection[Tracking]) -> None:
     """Have the trackers of some peers end, and wait for them, not for long."""
     until = time.monotonic() + _PATIENCE
     for one in trackings:
-        one.end()
+        one.add(None)
     for one in trackings:
-        one.join(until)
+        for name, thread in one.threads.items():
+            thread.join(max(0.0, until - time.monotonic()))
+            if thread.is_alive():
+                one.warn(name, "lacks rounds, which are in metrics.jsonl", "it has not ended in time")
