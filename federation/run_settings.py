@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,7 +16,13 @@ from dpeer.federation.trackers import TRACKERS
 from dpeer.results.units import read_duration
 from dpeer.sections import Mark, Section, setting
 
-_RUN, _HOST, _TRAINING = "The run", "This host", "Training"
+_RUN, _HOST = "The run", "This host"
+
+run_setting = partial(setting, mark=Mark.ASIDE, group=_RUN)
+host_setting = partial(setting, mark=Mark.ASIDE, group=_HOST)
+result_setting = partial(setting, mark=Mark.OWN, group=_RUN)
+compute_setting = partial(setting, mark=Mark.OWN, group=_HOST)
+shared_setting = partial(setting, mark=Mark.SHARED, group=_RUN)
 
 
 def _listed(value: Any) -> Any:
@@ -58,134 +65,95 @@ Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")]
 class MeasureSettings(Section):
     """What is measured, and which model is kept."""
 
-    evaluate_every: int = setting(1, "evaluate in every n-th round and the last", mark=Mark.OWN, group=_RUN, ge=1)
-    evaluate_on: Literal["test", "validation"] = setting(
-        "test",
-        "what accuracies are measured on; choose hyperparameters on validation",
-        mark=Mark.OWN,
-        group=_RUN,
+    evaluate_every: int = result_setting(1, "evaluate in every n-th round and the last", ge=1)
+    evaluate_on: Literal["test", "validation"] = result_setting(
+        "test", "what accuracies are measured on; choose hyperparameters on validation"
     )
-    training_accuracy: bool = setting(
+    training_accuracy: bool = result_setting(
         False,
         "measure accuracy on each peer's own training data, too, and the generalization gap; one more pass over them "
         "in each evaluation",
-        mark=Mark.OWN,
-        group=_RUN,
     )
-    keep: Literal["auto", "best", "last", "blend"] = setting(
+    keep: Literal["auto", "best", "last", "blend"] = result_setting(
         "auto",
         "which model to keep: best (by the loss on validation data), last, blend (of the best and the local-only "
         "model: the mean of their probabilities; needs --alone always), or auto: best, but last with --privacy, "
         "--preset, --validation 0 or too few samples",
-        mark=Mark.OWN,
-        group=_RUN,
     )
-    checkpoint_every: int = setting(
+    checkpoint_every: int = run_setting(
         1,
         "save in the first, every n-th and the last round, and when stopped: less to write, more lost by a crash",
-        mark=Mark.ASIDE,
-        group=_RUN,
         ge=1,
     )
-    out: Path = setting(
-        Path("dpeer-run"),
-        "folder for results; each rank's is rank-R of it",
-        mark=Mark.ASIDE,
-        group=_RUN,
-        first=True,
-        strict=False,
+    out: Path = run_setting(
+        Path("dpeer-run"), "folder for results; each rank's is rank-R of it", first=True, strict=False
     )
 
 
 class ComputeSettings(Section):
     """The device, precision and memory layout that a peer computes with."""
 
-    device: Device = setting(
+    device: Device = host_setting(
         "cpu",
         "where to train, such as cuda: cpu, cuda:N, cuda, which takes this host's GPUs by rank in turn, or auto: cuda "
         "if any",
-        mark=Mark.ASIDE,
-        group=_HOST,
         first=True,
     )
-    amp: Literal["bf16"] | None = setting(
-        None,
-        "compute the model's outputs in bfloat16; parameters and mixing stay float32",
-        mark=Mark.OWN,
-        group=_HOST,
+    amp: Literal["bf16"] | None = compute_setting(
+        None, "compute the model's outputs in bfloat16; parameters and mixing stay float32"
     )
-    channels_last: bool = setting(
-        False, "give images to convolutions with the channels last in memory", mark=Mark.OWN, group=_HOST
-    )
+    channels_last: bool = compute_setting(False, "give images to convolutions with the channels last in memory")
 
 
 class LogSettings(Section):
     """What a run logs."""
 
-    log_level: Literal["debug", "info", "warning", "error"] = setting(
-        "info", "how much is logged", mark=Mark.ASIDE, group=_RUN
-    )
-    log_to: Trackers | None = setting(
-        None,
-        f"also show the figures of each round in a tracker of experiments: {', '.join(TRACKERS)}; repeatable",
-        mark=Mark.ASIDE,
-        group=_RUN,
+    log_level: Literal["debug", "info", "warning", "error"] = run_setting("info", "how much is logged")
+    log_to: Trackers | None = run_setting(
+        None, f"also show the figures of each round in a tracker of experiments: {', '.join(TRACKERS)}; repeatable"
     )
 
 
 class AloneSettings(Section):
     """The local-only baseline of a peer."""
 
-    alone: Literal["auto", "always", "never"] = setting(
+    alone: Literal["auto", "always", "never"] = run_setting(
         "auto",
         "also train each peer's local-only baseline after the rounds, to compare: auto (if the run ends at most ten "
         "seconds and a quarter of its time later), always, never",
-        mark=Mark.ASIDE,
-        group=_RUN,
     )
 
 
 class QuorumSettings(Section):
     """How many ranks a federation starts with, and what becomes of it when lines drop."""
 
-    quorum: Literal["majority", "any"] | Annotated[int, Field(ge=1)] = setting(
+    quorum: Literal["majority", "any"] | Annotated[int, Field(ge=1)] = shared_setting(
         "majority",
         "which part of a federation goes on while lines are cut: majority (more than half of the ranks, or half with "
         "the lowest), any (each by itself: those that are behind afterwards lose their rounds), or a number of ranks, "
         "more than half, that are also enough to start",
-        mark=Mark.SHARED,
-        group=_RUN,
     )
 
 
 class OperatorSettings(Section):
     """The operators of a federation, and its name."""
 
-    operators: OperatorKeys | None = setting(
+    operators: OperatorKeys | None = shared_setting(
         None,
         "public keys of the operators, who sign changes of members, graph and rounds (dpeer keygen --operator, dpeer "
         "members)",
-        mark=Mark.SHARED,
-        group=_RUN,
     )
-    signers: int = setting(1, "how many operators have to sign such a change", mark=Mark.SHARED, group=_RUN, ge=1)
-    name: RunName | None = setting(
-        None,
-        "the run's own name, needed with operators",
-        mark=Mark.SHARED,
-        group=_RUN,
-    )
+    signers: int = shared_setting(1, "how many operators have to sign such a change", ge=1)
+    name: RunName | None = shared_setting(None, "the run's own name, needed with operators")
 
 
 class ThreadSettings(Section):
     """The threads of one peer, or of all peers in one process."""
 
-    threads: int | None = setting(
+    threads: int | None = host_setting(
         None,
         "threads of torch; in a simulation those that train its peers (default: all cores; a share if all peers are "
         "on this host)",
-        mark=Mark.ASIDE,
-        group=_HOST,
         ge=1,
     )
 
@@ -193,63 +161,42 @@ class ThreadSettings(Section):
 class NetworkSettings(Section):
     """How a peer waits for its neighbors, where it listens and with which key."""
 
-    wait: Duration = setting(
+    wait: Duration = host_setting(
         300.0,
         "how long to wait for all at the start; or for --quorum K, and for news of a quorum in a pause: seconds, or "
         "90s, 2h, 7d; for a wait of more than an hour a neighbor with other settings ends its own start alone",
-        mark=Mark.ASIDE,
-        group=_HOST,
         first=True,
     )
-    dead_after: Duration = setting(
-        15.0,
-        "silence after which rounds go on without a neighbor: seconds, or 90s, 2min",
-        mark=Mark.ASIDE,
-        group=_HOST,
+    dead_after: Duration = host_setting(
+        15.0, "silence after which rounds go on without a neighbor: seconds, or 90s, 2min"
     )
-    deadline: Seconds | Literal["auto", "never"] | None = setting(
+    deadline: Seconds | Literal["auto", "never"] | None = host_setting(
         None,
         "seconds that a round waits for a neighbor that is there and sends nothing; then it goes on without: a number, "
         "auto (from the rounds so far, 60 at least), never (default: auto for start, never for cluster and simulate)",
-        mark=Mark.ASIDE,
-        group=_HOST,
     )
-    base_port: int = setting(
+    base_port: int = host_setting(
         7700,
         "where no rank has an address, rank R listens on this host at this port + R",
-        mark=Mark.ASIDE,
-        group=_HOST,
         of_rank=False,
         ge=1,
         le=65535,
     )
-    secret: Path | None = setting(
-        None,
-        "file with this peer's secret key (dpeer keygen), where the federation file lists keys",
-        mark=Mark.ASIDE,
-        group=_HOST,
-        strict=False,
+    secret: Path | None = host_setting(
+        None, "file with this peer's secret key (dpeer keygen), where the federation file lists keys", strict=False
     )
-    proxy: str | None = setting(
+    proxy: str | None = host_setting(
         None,
         "proxy to dial out through: http://HOST:PORT, socks5://HOST:PORT, or environment (https_proxy or all_proxy; "
         "a password belongs there); hosts in no_proxy are dialled directly",
-        mark=Mark.ASIDE,
-        group=_HOST,
     )
-    serve: ServeAt | None = setting(
+    serve: ServeAt | None = host_setting(
         None,
         "where to answer /metrics (Prometheus) and /healthz over HTTP: at PORT of loopback, or at HOST:PORT, where all "
         "who reach it can read it; 0 for a free port",
-        mark=Mark.ASIDE,
-        group=_HOST,
     )
-    insecure: bool = setting(
-        False,
-        "allow connections from other hosts without keys, not encrypted and open to everybody",
-        mark=Mark.ASIDE,
-        group=_HOST,
-        of_rank=False,
+    insecure: bool = host_setting(
+        False, "allow connections from other hosts without keys, not encrypted and open to everybody", of_rank=False
     )
 
 
@@ -261,18 +208,16 @@ class SpeedSettings(Section):
         "seconds after which local training in a round ends, with fewer steps than its epochs have: a number, or auto "
         "(about what the neighbors take); each phase takes one step at least",
         mark=Mark.OWN,
-        group=_TRAINING,
+        group="Training",
     )
 
 
 class FaultSettings(Section):
     """What happens to the peers of a simulation."""
 
-    faults: Path | None = setting(
+    faults: Path | None = result_setting(
         None,
         "file of what happens to peers (TOML): crash, cut, slow; see docs/experiments.md",
-        mark=Mark.OWN,
-        group=_RUN,
         of_rank=False,
         strict=False,
     )
