@@ -47,7 +47,7 @@ class AllOrNone:
         why: Why none is trained; None if all are, or while nothing is decided.
     """
 
-    def __init__(self, peers: int, threads: int, *, decided: bool = False, why: str | None = None) -> None:
+    def __init__(self, peers: int = 1, threads: int = 1, *, decided: bool = False, why: str | None = None) -> None:
         self._peers, self._turns = peers, math.ceil(peers / threads)
         self._lock, self._decided = threading.Lock(), decided
         self.why = why
@@ -65,25 +65,18 @@ class AllOrNone:
         refused = [one.why for one in effects if one.is_unfinished and one.why != STOPPED]
         return cls(peers, threads, decided=bool(refused), why=refused[0] if refused else None)
 
-    def decide(self, seconds: float, allowed: float) -> str | None:
-        """Why none of the peers trains its baseline; None if all do.
-
-        Args:
-            seconds: How long one baseline takes.
-            allowed: By how many seconds the run may end later.
-        """
+    def decide(self, seconds: float, took: float) -> str | None:
+        """Why none of the peers trains its baseline, which takes so many seconds after a run that took `took`."""
+        allowed, needed = FREE_SECONDS + SHARE * took, self._turns * seconds
         with self._lock:
-            if not self._decided and self._turns * seconds >= allowed:
+            if not self._decided and needed >= allowed:
                 self.why = (
-                    f"training {self._peers} peers alone takes about {duration(self._turns * seconds)}, more than "
-                    f"{_in_words(allowed)}"
+                    f"training {'the peer' if self._peers == 1 else f'{self._peers} peers'} alone takes about "
+                    f"{duration(needed)}, more than the {duration(allowed)} by which the run may end later "
+                    f"({FREE_SECONDS:g} s and {SHARE:.0%} of its time)"
                 )
             self._decided = True
         return self.why
-
-
-def _in_words(allowed: float) -> str:
-    return f"the {duration(allowed)} by which the run may end later ({FREE_SECONDS:g} s and {SHARE:.0%} of its time)"
 
 
 class BaselineTraining:
@@ -92,8 +85,7 @@ class BaselineTraining:
     Args:
         baseline: What is trained; None where no copy of the model can be made.
         why: Why not.
-        mode: "auto": as `FREE_SECONDS` and `SHARE` allow; "always": to the end.
-        process: What decides for all peers of this process; None for a peer in a process of its own.
+        limit: Decides for all peers of this process whether they have the time; None for any time.
         folder: Where the state is kept until all is trained; what is there goes on. None to keep none.
 
     Attributes:
@@ -106,13 +98,11 @@ class BaselineTraining:
         baseline: LocalBaseline | None,
         why: str | None = None,
         *,
-        mode: str = "auto",
-        process: AllOrNone | None = None,
+        limit: AllOrNone | None = None,
         folder: Path | None = None,
     ) -> None:
         self.baseline, self.why = baseline, why
-        self._always, self._process = mode == "always", process
-        self._folder = folder
+        self._limit, self._folder = limit, folder
         self._began = self._saved = time.monotonic()
         self._ended: float | None = None
 
@@ -165,21 +155,23 @@ class BaselineTraining:
 
     def _train(self, baseline: LocalBaseline, stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
         began, begun, estimated = time.monotonic(), baseline.made, False
+        took = (began if self._ended is None else self._ended) - self._began
 
         def enough() -> bool:
             nonlocal estimated
             spent = time.monotonic() - began
-            rest = spent / (baseline.made - begun) * (baseline.steps - baseline.made)
-            first_estimate = not estimated and (spent > _TRIED or baseline.made == baseline.steps)
-            self.why = STOPPED if stopped() else self._too_long(spent, rest, first_estimate=first_estimate)
-            if self.why is None and first_estimate:
+            if stopped():
+                self.why = STOPPED
+            elif not estimated and (spent > _TRIED or baseline.made == baseline.steps):
                 estimated = True
-                if rest > 2 * _TRIED:
+                rest = spent / (baseline.made - begun) * (baseline.steps - baseline.made)
+                self.why = None if self._limit is None else self._limit.decide(spent + rest, took)
+                if self.why is None and rest > 2 * _TRIED:
                     tell(f"training the local-only baseline: about {duration(rest)} more; Ctrl-C puts it off")
             return self.why is not None
 
-        if self.refused and self._process is not None:
-            self.why = self._process.why
+        if self._limit is not None:
+            self.why = self._limit.why
         while not baseline.done and self.why is None:
             if stopped():
                 self.why = STOPPED
@@ -188,26 +180,8 @@ class BaselineTraining:
 
     @property
     def refused(self) -> bool:
-        """Whether no peer of this process is to be trained, for which one of them has decided."""
-        return not self._always and self._process is not None and self._process.why is not None
-
-    def _too_long(self, spent: float, rest: float, *, first_estimate: bool) -> str | None:
-        """Why the training does not go on; None if it does.
-
-        Args:
-            spent: The seconds that it has taken.
-            rest: The seconds that the rest will take.
-            first_estimate: Whether that is known for the first time.
-        """
-        if self._always:
-            return None
-        ended = time.monotonic() if self._ended is None else self._ended
-        allowed = FREE_SECONDS + SHARE * (ended - self._began)
-        if self._process is not None:
-            return self._process.decide(spent + rest, allowed) if first_estimate else self._process.why
-        if (spent + rest if first_estimate else spent) < allowed:
-            return None
-        return f"the rest of its training takes about {duration(rest)}, more than {_in_words(allowed)}"
+        """Whether this process has not the time for it."""
+        return self._limit is not None and self._limit.why is not None
 
     def _save(self, baseline: LocalBaseline) -> None:
         """Save the state after a round, if some time has gone by."""
@@ -278,4 +252,5 @@ def baseline_training(
         keep=keep, evaluate_on=run.evaluate_on, evaluate_every=run.evaluate_every,
         compute=learner.about.compute,
     )  # fmt: skip
-    return BaselineTraining(made, mode=run.alone, process=process, folder=folder / FOLDER)
+    limit = None if run.alone == "always" else process or AllOrNone()
+    return BaselineTraining(made, limit=limit, folder=folder / FOLDER)

@@ -69,7 +69,7 @@ def kept(folder: Path, rounds: int, made: str) -> Path:
 
 def test_it_is_trained_after_the_rounds_if_the_share_allows_it(clock: Clock) -> None:
     copy = Copy(clock)
-    beside = BaselineTraining(copy)
+    beside = BaselineTraining(copy, limit=AllOrNone())
     clock.now = 124.0
     assert finish(beside) == ["training the local-only baseline: about 39.0 s more; Ctrl-C puts it off"]
     assert copy.done
@@ -78,12 +78,12 @@ def test_it_is_trained_after_the_rounds_if_the_share_allows_it(clock: Clock) -> 
 
 def test_nothing_goes_on_that_would_not_come_to_its_end(clock: Clock) -> None:
     copy = Copy(clock)
-    beside = BaselineTraining(copy)
+    beside = BaselineTraining(copy, limit=AllOrNone())
     clock.now = 119.0
     assert finish(beside) == [], "40 seconds are more than the ten and the 29.75 that are allowed"
     assert beside.why is not None
     assert beside.why == (
-        "the rest of its training takes about 39.0 s, more than the 39.8 s by which the run may end later (10 s and "
+        "training the peer alone takes about 40.0 s, more than the 39.8 s by which the run may end later (10 s and "
         "25% of its time)"
     )
     assert (copy.made, copy.completed) == (1, 0)
@@ -91,7 +91,7 @@ def test_nothing_goes_on_that_would_not_come_to_its_end(clock: Clock) -> None:
 
 def test_all_peers_of_a_process_are_trained_or_none(clock: Clock) -> None:
     few, copies = AllOrNone(5, 2), [Copy(clock) for _ in range(5)]
-    peers = [BaselineTraining(copy, process=few) for copy in copies]
+    peers = [BaselineTraining(copy, limit=few) for copy in copies]
     clock.now = 400.0
     for one in peers:
         one.end()
@@ -109,9 +109,9 @@ STOPPED = {"why": module.STOPPED, "rounds": 1, "planned": 4}
 
 def test_always_is_always_and_ctrl_c_ends_it(clock: Clock) -> None:
     copy = Copy(clock)
-    finish(BaselineTraining(copy, mode="always"))
+    finish(BaselineTraining(copy))
     assert copy.done
-    other = BaselineTraining(Copy(clock), mode="always")
+    other = BaselineTraining(Copy(clock))
     finish(other, stopped=True)
     assert other.why == module.STOPPED
 
@@ -126,15 +126,15 @@ def test_a_failure_is_the_comparisons_alone(clock: Clock) -> None:
 
 def test_what_was_trained_is_saved_now_and_then_and_goes_on_later(clock: Clock, tmp_path: Path) -> None:
     folder, copy = tmp_path / "alone", Copy(clock, rounds=8)
-    first = BaselineTraining(copy, mode="always", folder=folder)
+    first = BaselineTraining(copy, folder=folder)
     first.finish(lambda: copy.made == 75, lambda line: None)
     assert copy.saved == [3, 6], "not oftener than every half minute"
     assert [path.name for path in folder.iterdir()] == ["round-00000005"]
     second = Copy(clock, rounds=8)
-    finish(BaselineTraining(second, mode="always", folder=folder), stopped=True)
+    finish(BaselineTraining(second, folder=folder), stopped=True)
     assert (second.made, second.completed) == (60, 6)
     assert folder.exists(), "it can be trained later"
-    finish(BaselineTraining(second, mode="always", folder=folder))
+    finish(BaselineTraining(second, folder=folder))
     assert second.done
     assert not folder.exists()
 
