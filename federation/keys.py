@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ def public_keys(network: NetworkPart, size: int) -> dict[int, tuple[bytes, ...]]
     """The public keys of all ranks; empty if the federation file lists none.
 
     Raises:
-        ConfigurationError: ranks without a key, a key that is none, or one that two ranks have; names them.
+        ConfigurationError: Ranks lack a key, or two have the same.
     """
     listed = {rank: keys_of(rank, own.key) for rank, own in network.rank.items() if own.key is not None}
     if not listed:
@@ -52,13 +53,8 @@ def public_keys(network: NetworkPart, size: int) -> dict[int, tuple[bytes, ...]]
 def keyring(network: NetworkPart, size: int, rank: int) -> Keyring | None:
     """What the peer proves who it is with; None where the federation file lists no keys.
 
-    Args:
-        network: The listed keys and the secret.
-        size: The number of peers.
-        rank: The peer.
-
     Raises:
-        ConfigurationError: the secret is missing, cannot be used, or is not this rank's.
+        ConfigurationError: The secret is missing, cannot be used, or is not this rank's.
     """
     listed = public_keys(network, size)
     found = own_secret(network.secret)
@@ -94,11 +90,7 @@ def accepted(path: Path | None) -> str | None:
 
 
 def own_secret(path: Path | None) -> tuple[bytes, str] | None:
-    """The secret key of this peer and where it is from: the file, or what the environment names or holds.
-
-    Raises:
-        ConfigurationError: it cannot be read, others can read its file, or it is no key.
-    """
+    """The secret key of this peer and where it is from: the file, or what the environment names or holds."""
     named = os.environ.get(NAMED_IN_ENVIRONMENT)
     if path is not None:
         return read_secret(path), f"--secret {str(path)!r}"
@@ -178,12 +170,7 @@ def write_secret(rank: int, folder: Path) -> tuple[Path, bytes]:
 
 
 def write_key(path: Path, words: str, secret: bytes) -> Path:
-    """Write a secret key to a new file that only its owner can read; makes its folder where that is missing.
-
-    Args:
-        path: The file.
-        words: A comment that goes before the key.
-        secret: The key.
+    """Write a secret key, below a comment, to a new file that only its owner can read; makes its folder, too.
 
     Raises:
         ConfigurationError: The file exists and is left as it is, or it cannot be written, or others could read it.
@@ -235,32 +222,27 @@ def keys_of(rank: int | str, given: object) -> tuple[bytes, ...]:
         raise ConfigurationError(
             f"rank.{rank}.key has {len(texts)} keys: expected one, or two while the rank changes from one to the other"
         )
-    found = tuple(_key(text, f"rank.{rank}.key = {text!r}") for text in texts)
+    found = tuple(_key(text, f"rank.{rank}.key = {text!r}: {_EXAMPLE}") for text in texts)
     if len({*found}) < len(found):
         raise ConfigurationError(f"rank.{rank}.key = {texts[0]!r} stands twice: give the old key and the new one")
     return found
 
 
-def _key(text: object, where: str) -> bytes:
+def _key(text: object, why: str) -> bytes:
     try:
         key = bytes.fromhex(text) if isinstance(text, str) else b""
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES or not any(key):
-        raise ConfigurationError(f"{where}: {_EXAMPLE}")
+        raise ConfigurationError(why)
     return key
 
 
 def _parsed(text: str, where: str, what: str) -> bytes:
     """The key in a secret's text. Errors do not show its content."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    try:
-        key = bytes.fromhex(lines[0]) if len(lines) == 1 else b""
-    except ValueError:
-        key = b""
-    if len(key) != KEY_BYTES or not any(key):
-        raise ConfigurationError(f"secret {where!r}: {what} holds no key; {_EXAMPLE.replace('prints', 'writes')}")
-    return key
+    why = f"secret {where!r}: {what} holds no key; {_EXAMPLE.replace('prints', 'writes')}"
+    return _key(lines[0] if len(lines) == 1 else None, why)
 
 
 OPERATOR_FILE = "operator.secret"
@@ -280,17 +262,12 @@ def write_operator(folder: Path) -> tuple[Path, str]:
     words = (
         "The secret key of an operator of a dpeer federation:\n# keep it off the hosts that train, and never send it."
     )
-    return write_key(
-        folder / OPERATOR_FILE, words, secret.private_bytes_raw()
-    ), secret.public_key().public_bytes_raw().hex()
+    public = secret.public_key().public_bytes_raw().hex()
+    return write_key(folder / OPERATOR_FILE, words, secret.private_bytes_raw()), public
 
 
 def read_operator(path: Path, operators: Collection[str] | None) -> Ed25519PrivateKey:
-    """An operator's secret key.
-
-    Args:
-        path: Its file.
-        operators: The public keys of the federation's operators; None where they are unknown.
+    """An operator's secret key; `operators` are the federation's public ones, None where they are unknown.
 
     Raises:
         ConfigurationError: It cannot be read, others can read its file, or the federation file does not list it.
@@ -307,11 +284,7 @@ def read_operator(path: Path, operators: Collection[str] | None) -> Ed25519Priva
 
 
 def signers_of(settings: OperatorSettings) -> Signers:
-    """The operators who sign member lists.
-
-    Raises:
-        ConfigurationError: The federation file lists none.
-    """
+    """The operators who sign member lists; a federation file without any is refused."""
     if not settings.operators:
         raise ConfigurationError(
             "no `operators` stand in the federation file, and without one no member list can be signed: dpeer init "
@@ -328,7 +301,7 @@ def check_operators(settings: OperatorSettings) -> None:
     """
     listed, signers = settings.operators or [], settings.signers
     for number, key in enumerate(listed):
-        if not _is_key(key):
+        if not re.fullmatch("[0-9a-f]{64}", key):
             raise ConfigurationError(
                 f"operators.{number} = {key!r}: expected {2 * KEY_BYTES} hexadecimal digits, as `dpeer keygen "
                 "--operator` prints them"
@@ -344,10 +317,6 @@ def check_operators(settings: OperatorSettings) -> None:
         )
     if listed and settings.name is None:
         raise ConfigurationError('operators: give the run a name of its own, too, such as name = "ward-study-1"')
-
-
-def _is_key(text: str) -> bool:
-    return len(text) == 2 * KEY_BYTES and not set(text) - set("0123456789abcdef")
 
 
 def listed_keys(files: Sequence[Path]) -> dict[bytes, Listed]:
