@@ -49,12 +49,12 @@ _TIMES = {
 }
 """By an age among the fields, the name and help of the time that it is counted from."""
 
-_FIGURE_GAUGES = {
-    "accuracy": ("accuracy", "Accuracy in the last evaluated round; none with privacy"),
-    "test_loss": ("test_loss", "Test loss in the last evaluated round; none with privacy"),
-    "train_loss": ("train_loss", "Training loss of the last round; none with privacy"),
+_FIGURES = {
+    "accuracy": "Accuracy in the last evaluated round; none with privacy",
+    "test_loss": "Test loss in the last evaluated round; none with privacy",
+    "train_loss": "Training loss of the last round; none with privacy",
 }
-"""By a figure of a round, the name and help of its gauge."""
+"""By a figure of a round, which is a release of the data where privacy is on, the help of its gauge."""
 
 
 def metrics(snapshot: Snapshot, figures: Mapping[str, float], age: float) -> Iterator[Metric]:
@@ -65,69 +65,54 @@ def metrics(snapshot: Snapshot, figures: Mapping[str, float], age: float) -> Ite
         figures: The last values of accuracy and losses; empty with privacy.
         age: Seconds since the snapshot was taken.
     """
-    families = _Families()
-    rank = str(snapshot.rank)
-    families.gauge("up", "Whether the peer runs", 1, rank=rank)
-    families.gauge("ready", "Whether the peer takes part: it has mixed within its last rounds",
-                   age <= STALE and unready(vars(snapshot)) is None, rank=rank)  # fmt: skip
-    families.gauge("status_age_seconds", "Seconds since the event loop last stated its status", age, rank=rank)
+    found: dict[str, Metric] = {}
+
+    def add(name: str, words: str, value: float, kind: type[Metric] = GaugeMetricFamily, **labels: object) -> None:
+        labels = {"rank": snapshot.rank, **labels}
+        family = found.setdefault(name, kind(f"dpeer_{name}", words, labels=[*labels]))  # type: ignore[call-arg]
+        family.add_metric([str(one) for one in labels.values()], value)  # type: ignore[attr-defined]
+
+    add("up", "Whether the peer runs", 1)
+    well = age <= STALE and unready(vars(snapshot)) is None
+    add("ready", "Whether the peer takes part: it has mixed within its last rounds", well)
+    add("status_age_seconds", "Seconds since the event loop last stated its status", age)
     for field, (name, words) in _GAUGES.items():
         if (value := getattr(snapshot, field)) is not None:
-            families.gauge(name, words, value, rank=rank)
+            add(name, words, value)
     for field, (name, words) in _TIMES.items():
         if (value := getattr(snapshot, field)) is not None:
-            families.gauge(name, f"{words}, in Unix seconds", time.time() - age - value, rank=rank)
+            add(name, f"{words}, in Unix seconds", time.time() - age - value)
     if snapshot.mixed_round is not None:
         since = max(snapshot.completed - snapshot.mixed_round - 1, 0)
-        families.gauge("rounds_since_mix", "Completed rounds since a neighbor's body was last mixed", since, rank=rank)
+        add("rounds_since_mix", "Completed rounds since a neighbor's body was last mixed", since)
     for phase in get_args(Phase):
-        families.gauge("phase", "1 for what the peer does now", phase == snapshot.phase, rank=rank, phase=phase)
-    families.gauge("mixed_bodies", "Bodies of neighbors in the last mix", len(snapshot.mixed), rank=rank)
-    families.gauge("missed_bodies", "Bodies that the last mix lacked", len(snapshot.missed), rank=rank)
-    for field, (name, words) in _FIGURE_GAUGES.items():
-        if field in figures:
-            families.gauge(name, words, figures[field], rank=rank)
-    _add_neighbors(families, snapshot, rank)
-    for reason, count in sorted(snapshot.dropped.items()):
-        families.counter("dropped_messages", "Messages that could not be used", count, rank=rank, reason=reason)
-    yield from families.all()
-
-
-class _Families:
-    """Families of metrics, made when they get their first sample."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, Metric] = {}
-
-    def gauge(self, name: str, words: str, value: float, **labels: object) -> None:
-        """Add a gauge's sample."""
-        family = self._found.setdefault(name, GaugeMetricFamily(f"dpeer_{name}", words, labels=[*labels]))
-        family.add_metric([str(one) for one in labels.values()], value)  # type: ignore[attr-defined]
-
-    def counter(self, name: str, words: str, value: float, **labels: object) -> None:
-        """Add a counter's sample, whose name gets the ending `_total`."""
-        family = self._found.setdefault(name, CounterMetricFamily(f"dpeer_{name}", words, labels=[*labels]))
-        family.add_metric([str(one) for one in labels.values()], value)  # type: ignore[attr-defined]
-
-    def all(self) -> Iterator[Metric]:
-        """The families, in the order of their first samples."""
-        yield from self._found.values()
-
-
-def _add_neighbors(families: _Families, snapshot: Snapshot, rank: str) -> None:
+        add("phase", "1 for what the peer does now", phase == snapshot.phase, phase=phase)
+    add("mixed_bodies", "Bodies of neighbors in the last mix", len(snapshot.mixed))
+    add("missed_bodies", "Bodies that the last mix lacked", len(snapshot.missed))
+    for name, words in _FIGURES.items():
+        if name in figures:
+            add(name, words, figures[name])
     awaited = {one.rank for one in snapshot.waits_for}
     for one in snapshot.neighbors:
-        of = {"rank": rank, "neighbor": one.rank}
-        families.gauge("neighbor_waited_for", "Whether the peer waits for the neighbor", one.rank in awaited, **of)
+        add("neighbor_waited_for", "Whether the peer waits for the neighbor", one.rank in awaited, neighbor=one.rank)
         for word in Status:
-            families.gauge("neighbor_liveness", "1 for the neighbor's liveness", word.value == one.liveness, **of,
-                           liveness=word.value)  # fmt: skip
+            alike = word.value == one.liveness
+            add("neighbor_liveness", "1 for the neighbor's liveness", alike, neighbor=one.rank, liveness=word.value)
         if one.completed is not None:
-            families.gauge("neighbor_round", "Rounds that the neighbor has completed", one.completed, **of)
+            add("neighbor_round", "Rounds that the neighbor has completed", one.completed, neighbor=one.rank)
         if one.silent_seconds is not None:
-            families.gauge("neighbor_silent_seconds", "Seconds since its last message", one.silent_seconds, **of)
-        families.counter("sent_bytes", "Bytes of messages to the neighbor", one.bytes_sent, **of)
-        families.counter("received_bytes", "Bytes of the neighbor's messages", one.bytes_received, **of)
+            add("neighbor_silent_seconds", "Seconds since its last message", one.silent_seconds, neighbor=one.rank)
+        add("sent_bytes", "Bytes of messages to the neighbor", one.bytes_sent, CounterMetricFamily, neighbor=one.rank)
+        add(
+            "received_bytes",
+            "Bytes of the neighbor's messages",
+            one.bytes_received,
+            CounterMetricFamily,
+            neighbor=one.rank,
+        )
+    for reason, count in sorted(snapshot.dropped.items()):
+        add("dropped_messages", "Messages that could not be used", count, CounterMetricFamily, reason=reason)
+    yield from found.values()
 
 
 _EVERY = 1.0
@@ -135,9 +120,6 @@ _EVERY = 1.0
 
 _LOOKS_EVERY = 0.25
 """Seconds within which a server that is to close ends."""
-
-_FIGURES = ("accuracy", "test_loss", "train_loss")
-"""Fields of a record that are releases of the data where privacy is on."""
 
 
 class Board(Collector):
@@ -162,11 +144,7 @@ class Board(Collector):
         self.fill()
 
     def note(self, entry: Mapping[str, Any]) -> None:
-        """Note a round's figures; called on the event loop.
-
-        Args:
-            entry: The round's line of metrics.jsonl.
-        """
+        """Note the figures of a round's line of metrics.jsonl; called on the event loop."""
         if not self._private:
             found = {name: value for name in _FIGURES if (value := number(entry.get(name))) is not None}
             self._figures = {**self._figures, **found}
