@@ -31,14 +31,7 @@ class Finding:
 
 
 class Findings:
-    """The findings so far.
-
-    Args:
-        tell: Gets each as soon as it is there.
-
-    Attributes:
-        all: In their order.
-    """
+    """The findings so far, in their order; `tell` gets each as soon as it is there."""
 
     def __init__(self, tell: Callable[[Finding], None] = lambda finding: None) -> None:
         self.all: list[Finding] = []

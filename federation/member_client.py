@@ -19,13 +19,7 @@ from dpeer.peer.core.member_lists import Stamp
 
 
 class Asked(NamedTuple):
-    """Where a change goes.
-
-    Attributes:
-        folder: That of the running peer; None for a list in a file.
-        there: What is known there.
-        settings: Those of the federation file.
-    """
+    """Where a change goes, and what is known there; the folder is that of a running peer, None for a list in a file."""
 
     folder: Path | None
     there: Situation
@@ -70,11 +64,7 @@ def look(place: Path) -> tuple[Situation, Mapping[str, Any]]:
 
 
 def hand(folder: Path, one: MemberList) -> None:
-    """Hand a list to the peer that runs in a rank's folder.
-
-    Raises:
-        ConfigurationError: The peer does not take it; says why.
-    """
+    """Hand a list to the peer that runs in a rank's folder; one that it does not take is an error."""
     answer = ask(folder, {"ask": "members", "members": "hand", "list": one.document})
     if not answer["taken"]:
         raise ConfigurationError(
@@ -89,14 +79,13 @@ def ask_again(folder: Path) -> Situation:
 
 def _ask(run: Path) -> tuple[Path, Mapping[str, Any]]:
     """The lowest rank of a run folder whose peer runs, and its answer."""
-    reason: NotRunning | None = None
+    reasons = []
     for folder in ranks_of(run):
         try:
             return folder, ask(folder, {"ask": "members", "members": "show"})
         except NotRunning as error:
-            reason = reason or error
-    assert reason is not None, "a run folder has a rank"
-    raise reason
+            reasons.append(error)
+    raise reasons[0]
 
 
 def _situation(answer: Mapping[str, Any]) -> Situation:
@@ -121,11 +110,7 @@ def _key(pair: Any) -> Key:
 
 
 def read_list(file: Path) -> MemberList:
-    """The list in a file; its signatures are not verified.
-
-    Raises:
-        ConfigurationError: It cannot be read, or is no list.
-    """
+    """The list in a file; its signatures are not verified."""
     try:
         with file.open("rb") as opened:
             return decode(opened.read(MOST_BYTES + 2).removesuffix(b"\n"))
@@ -136,11 +121,7 @@ def read_list(file: Path) -> MemberList:
 
 
 def write_list(file: Path, one: MemberList) -> None:
-    """Write a list to a file, whole or not at all; an earlier one is replaced.
-
-    Raises:
-        ConfigurationError: It cannot be written.
-    """
+    """Write a list to a file, whole or not at all; an earlier one is replaced."""
     try:
         with replacing(file) as draft:
             draft.write_bytes(one.encode() + b"\n")

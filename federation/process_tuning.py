@@ -56,21 +56,18 @@ def share_of_cores(network: NetworkPart, size: int) -> int:
 
 
 class SlowSteps:
-    """Looks at each round's steps; speaks when they have become slow, and again only after a round of quick ones.
-
-    Attributes:
-        slow: Whether those of the last round were.
-    """
+    """Looks at each round's steps; speaks when they have become slow, and again only after a round of quick ones."""
 
     def __init__(self) -> None:
-        self.slow = False
+        self._slow = False
 
     def look(self, pace: RoundPace | None) -> str | None:
         """A line for the user; None where the steps are as they were, or not slow."""
         if pace is None:
             return None
-        before, self.slow = self.slow, _is_slow(pace)
-        if before or not self.slow:
+        before = self._slow
+        self._slow = pace.seconds >= max(SLOW * pace.quiet_seconds, pace.quiet_seconds + LOST)
+        if before or not self._slow:
             return None
         if pace.threads > 1:
             advice = f"try --threads 1 (now {pace.threads}), or fewer programs beside dpeer"
@@ -80,7 +77,3 @@ class SlowSteps:
             f"round {pace.number}: {pace.steps} steps took {duration(pace.seconds)}, and take "
             f"{duration(pace.quiet_seconds)} in a quiet moment: other programs use this host's cores; {advice}"
         )
-
-
-def _is_slow(pace: RoundPace) -> bool:
-    return pace.seconds >= max(SLOW * pace.quiet_seconds, pace.quiet_seconds + LOST)

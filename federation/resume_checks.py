@@ -28,14 +28,7 @@ _CHANGES = {
 
 
 def partition_of(task: str, way: str | None, parts: Mapping[str, list[int]], content: str | None) -> dict[str, Any]:
-    """The content of partition.json.
-
-    Args:
-        task: The task's name.
-        way: How the common pool was divided.
-        parts: The places of the rank's samples in the pool, by the data set they are for.
-        content: SHA-256 of all samples; None where unknown.
-    """
+    """The content of partition.json: of each data set the places of the rank's samples in the common pool."""
     hashed = hashlib.sha256(json.dumps(dict(parts)).encode()).hexdigest()
     return {"task": task, "partition": way, **parts, "sha256": hashed, "content_sha256": content}
 
@@ -52,11 +45,7 @@ def hashes(partition: Mapping[str, Any] | None, preparation: Mapping[str, Any] |
 
 
 def check_same_data(folder: Path, partition: Mapping[str, Any] | None, preparation: Mapping[str, Any] | None) -> None:
-    """Refuse data that are not those of a rank's checkpoint, if it has one.
-
-    Raises:
-        CheckpointError: They are others.
-    """
+    """Refuse data that are not those of a rank's checkpoint, if it has one."""
     about = checkpoint.noted(folder).get("about")
     if about is None:  # none, or a damaged one, which its reader names
         return
@@ -72,11 +61,7 @@ def check_same_data(folder: Path, partition: Mapping[str, Any] | None, preparati
 def save_data_files(
     folder: Path, partition: Mapping[str, Any] | None, preparation: Mapping[str, Any] | None, *, resume: bool
 ) -> None:
-    """Write both files of a rank; None for one that its data do not have.
-
-    Raises:
-        CheckpointError: When resuming, the data are others.
-    """
+    """Write both files of a rank, None for one that its data do not have; on resuming, other data are refused."""
     if resume:
         check_same_data(folder, partition, preparation)
     for name, content in ((PARTITION, partition), (PREPARATION, preparation)):
@@ -92,10 +77,7 @@ def counted(folder: Path, *, resume: bool, stated: int) -> Counted:
     checkpoint: nothing was released in them. An adoption counts by its checkpoint alone: a peer that is killed before
     that may run its round.
 
-    Args:
-        folder: A rank's folder.
-        resume: Whether the run in it is continued: the ledger of another one has none of this run's.
-        stated: What `--rounds-released` says.
+    Where no run is continued the ledger has none of this run's; `stated` is what `--rounds-released` says.
     """
     if not resume:
         return Counted(stated, stated)
@@ -107,14 +89,7 @@ def counted(folder: Path, *, resume: bool, stated: int) -> Counted:
 
 
 def check_ledger(folder: Path) -> None:
-    """Refuse to go on with a run whose ledger has lost private releases; nothing is written.
-
-    Args:
-        folder: A rank's folder.
-
-    Raises:
-        CheckpointError: Says which file proves it.
-    """
+    """Refuse to go on with a run whose ledger has lost private releases; the error says which file proves it."""
     there, run, why = folder / FOLDER, current(folder / FOLDER), ""
     for what, kept in (("releases", run.releases), ("steps", run.steps)):
         if (told := _recorded(folder, what)) > kept:

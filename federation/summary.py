@@ -30,38 +30,36 @@ def collect(out: Path, ranks: int, seconds: float, status: str | None = None) ->
         ranks: Number of peers.
         seconds: Wall time of the whole run.
         status: How the run has ended, where faults may have taken peers away; None where the peers' summaries say.
-
-    Returns:
-        What was written.
     """
     peers = [read_peer_summary(rank_folder(out, rank)) for rank in range(ranks)]
     there = {rank: peer for rank, peer in enumerate(peers) if peer is not None}
     first = next(iter(there.values()), PeerSummary())
-    accuracy = [peer.accuracy if peer else None for peer in peers]
-    mixed = [peer.accuracy_mixed if peer else None for peer in peers]
-    known = [value for value in accuracy if value is not None]
+
+    def each(name: str) -> list[Any]:
+        return [getattr(peer, name, None) for peer in peers]
+
+    known = [value for value in each("accuracy") if value is not None]
     by_rank = metrics_by_rank(peers)
     spent = _privacy([peer.privacy for peer in there.values() if peer.privacy])
     summary = {
         **{name: getattr(first, name) for name in _COMMON},
         "status": _status(peers) if status is None else status,
-        "completed_rounds": [peer.completed_rounds if peer else None for peer in peers],
-        "kept_round": [peer.kept_round if peer else None for peer in peers],
-        "accuracy": accuracy,
-        "accuracy_mean": _mean(accuracy),
+        "completed_rounds": each("completed_rounds"),
+        "kept_round": each("kept_round"),
+        "accuracy": each("accuracy"),
+        "accuracy_mean": _mean(known),
         "accuracy_std": pstdev(known) if known else None,
-        "accuracy_min": min(known) if known else None,
-        "kept_point": [peer.kept_point if peer else None for peer in peers],
-        "accuracy_mixed": mixed,
-        "accuracy_mixed_mean": _mean(mixed),
+        "accuracy_min": min(known, default=None),
+        "kept_point": each("kept_point"),
+        "accuracy_mixed": each("accuracy_mixed"),
+        "accuracy_mixed_mean": _mean(each("accuracy_mixed")),
         # With privacy they stay in each peer's own folder: they are read off training records without noise.
-        "training_accuracy_mean": None if spent else _mean([peer.training_accuracy for peer in there.values()]),
-        "generalization_gap_mean": None if spent else _mean([p.generalization_gap for p in there.values()]),
-        "accuracy_finished_mean": _mean([peer.accuracy_finished for peer in there.values()]),
-        "accuracy_alone_mean": _mean([peer.accuracy_alone for peer in there.values()]),
-        "accuracy_trained_mean": _mean([peer.accuracy_trained for peer in there.values()]),
-        "test_loss": [peer.test_loss if peer else None for peer in peers],
-        "test_loss_mixed": [peer.test_loss_mixed if peer else None for peer in peers],
+        **{
+            f"{name}_mean": None if spent else _mean(each(name)) for name in ("training_accuracy", "generalization_gap")
+        },
+        **{f"accuracy_{name}_mean": _mean(each(f"accuracy_{name}")) for name in ("finished", "alone", "trained")},
+        "test_loss": each("test_loss"),
+        "test_loss_mixed": each("test_loss_mixed"),
         "metrics": by_rank,
         "metrics_mean": {name: _mean(values) for name, values in by_rank.items()},
         "consensus_distance": _consensus_distance(out, there),
