@@ -299,7 +299,7 @@ def check_own_data(settings: Settings) -> None:
     """
     if "path" not in settings.task_options and not settings.rank and settings.partition != "own":
         return
-    from dpeer.training.tasks.options import check_own_data as check  # torch: only where it can matter
+    from dpeer.training.tasks.builtin import check_own_data as check  # torch: only where it can matter
 
     own = [settings.of_rank(rank) for rank in range(settings.size)]
     check([(peer.task, peer.task_options) for peer in own], settings.partition)

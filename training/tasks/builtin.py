@@ -1,8 +1,8 @@
-"""Built-in tasks: their options, and a cache of their data, read once for all peers of a process."""
+"""Built-in tasks: their options, each rank's path, and a cache of their data, read once for all peers of a process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -14,14 +14,13 @@ import torch
 from pydantic import Field
 
 from dpeer.exceptions import ConfigurationError, TaskError, UnknownName
-from dpeer.training.data.partitions import parse
+from dpeer.training.data.partitions import OWN, parse
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.errors import blame
 from dpeer.training.keyword_options import defaults, validated
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.task import Task
 from dpeer.training.tasks import BUILTIN_TASKS, Choices
-from dpeer.training.tasks.options import place
 from dpeer.training.tasks.pooled import divide, pooled_task
 
 
@@ -41,7 +40,7 @@ def builtin_task(spec: str, rank: int, size: int, seed: int, given: Mapping[str,
     reader = task.reader()
     options, counts = _options(spec, reader, given)
     if task.path:
-        options["path"] = place(spec, options.get("path"), rank, size, task.path, partition)
+        options["path"] = _place(spec, options.get("path"), rank, size, task.path, partition)
     if choices.schema is not None:
         if "schema" not in defaults(reader):
             raise ConfigurationError(f"--schema {choices.schema} is for --task csv: task {spec!r} reads no table")
@@ -71,6 +70,57 @@ def _options(spec: str, reader: Callable[..., Data], given: Mapping[str, Any]) -
     return validated(reader, asked, wrong), validated(_samples, drawn, wrong)
 
 
+RANK = "{rank}"
+"""Stands for the peer's rank in a path."""
+
+
+def _place(task: str, given: str | None, rank: int, size: int, example: str, partition: str) -> str:
+    """The path that the option ``path`` names for this rank."""
+    if given is None:
+        raise TaskError(f"task {task!r} needs --task-option path={example}")
+    found = given.replace(RANK, str(rank))
+    if found != given and partition != OWN:
+        raise TaskError(
+            f"task {task!r}: with path = {given!r} every rank reads data of its own, of which --partition {partition} "
+            f"would leave it one share in {size}: leave --partition out, or give all ranks one path"
+        )
+    if found != given and not Path(found).expanduser().exists():
+        raise TaskError(
+            f"task {task!r}: {found!r} does not exist: with path = {given!r} every rank, 0 to {size - 1}, reads one of "
+            f"its own; this is rank {rank}"
+        )
+    return found
+
+
+def check_own_data(peers: Sequence[tuple[str, Mapping[str, Any]]], partition: str | None) -> None:
+    """Refuse one file for several peers of this host, if the task leaves each peer all that it reads.
+
+    For commands that run all peers: on hosts of their own, peers may well have different files of one name.
+
+    Args:
+        peers: Each rank's task and task options.
+        partition: What the user chose, if anything.
+    """
+    first: dict[tuple[str, Path], int] = {}
+    for rank, (task, options) in enumerate(peers):
+        path = _data_path(task, options)
+        if task not in BUILTIN_TASKS or path is None or (partition or BUILTIN_TASKS[task].partition) != OWN:
+            continue
+        found = Path(path.replace(RANK, str(rank))).expanduser().resolve()
+        if (other := first.setdefault((task, found), rank)) != rank:
+            raise TaskError(
+                f"--task {task}: ranks {other} and {rank} would hold the same data{f' of {path!r}' if path else ''}: "
+                f"divide them with --partition iid, or group, or give each rank its own, as path=site-{RANK}.csv does"
+            )
+
+
+def _data_path(task: str, options: Mapping[str, Any]) -> str | None:
+    """The path of a rank's data; None where none is given, about which the task complains."""
+    own = task in BUILTIN_TASKS and BUILTIN_TASKS[task].partition == OWN
+    path = options.get("path") if own else options.get("data", "")
+    return path if isinstance(path, str) else None
+
+
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -78,26 +128,9 @@ def _samples(*, train_samples: Count | None = None, test_samples: Count | None =
     """Options of all tasks but those on own data: how many samples of each pool are drawn at random."""
 
 
-def read(
-    reader: Callable[..., Data],
-    options: Mapping[str, Any],
-    seed: int,
-    train_samples: int | None = None,
-    test_samples: int | None = None,
-) -> Data:
-    """Read a data set, or a number of its samples that are drawn at random.
-
-    Args:
-        reader: Gets `options` as keyword arguments.
-        options: Hashable values by name.
-        seed: Decides which samples are drawn.
-        train_samples: How many training samples; None for all.
-        test_samples: How many test samples; None for all.
-
-    Raises:
-        TaskError: The data cannot be read, or have fewer samples.
-    """
-    return _read(reader, tuple(options.items()), _marks(options), seed, train_samples, test_samples)
+def read(reader: Callable[..., Data], options: Mapping[str, Any], seed: int, **counts: int | None) -> Data:
+    """Read a data set, with `options` for its reader, or so many of its samples, drawn at random by the seed."""
+    return _read(reader, tuple(options.items()), _marks(options), seed, **counts)
 
 
 def forget() -> None:
@@ -123,8 +156,8 @@ def _read(
     options: tuple[tuple[str, Any], ...],
     marks: tuple[tuple[int, ...], ...],
     seed: int,
-    train_samples: int | None,
-    test_samples: int | None,
+    train_samples: int | None = None,
+    test_samples: int | None = None,
 ) -> Data:
     found = reader(**dict(options))
     train = _some("train_samples", found.train, train_samples, seed, 0)

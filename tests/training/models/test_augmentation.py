@@ -10,8 +10,7 @@ from torch import Tensor
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.data.published_images import digits
 from dpeer.training.tasks import Choices
-from dpeer.training.tasks.augmentation import augment_images, crop_and_flip
-from dpeer.training.tasks.pooled import pooled_task
+from dpeer.training.tasks.pooled import augment_images, crop_and_flip, pooled_task
 
 
 def one_by_one(images: Tensor, generator: np.random.Generator, margin: int, fill: float, mirror: bool) -> Tensor:

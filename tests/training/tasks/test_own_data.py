@@ -7,7 +7,7 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError, PartitionError, TaskError
 from dpeer.training import Choices, forget, load_task
-from dpeer.training.tasks.options import check_own_data
+from dpeer.training.tasks.builtin import check_own_data
 from tests.error_texts import refused
 
 CSV: dict[str, Any] = {"path": "x.csv", "target": "y"}

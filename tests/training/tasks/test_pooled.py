@@ -13,9 +13,8 @@ import torch
 from dpeer.exceptions import PartitionError
 from dpeer.training import BUILTIN_TASKS, Choices, forget, load_task
 from dpeer.training.data.pool import Data, Pool
-from dpeer.training.tasks.builtin import read
-from dpeer.training.tasks.options import check_own_data
-from dpeer.training.tasks.pooled import divide, keep, pooled_task
+from dpeer.training.tasks.builtin import check_own_data, read
+from dpeer.training.tasks.pooled import HoldOut, divide, keep, pooled_task
 from tests.error_texts import refused
 
 
@@ -47,7 +46,7 @@ def disjoint(parts: list[dict[str, set[int]]]) -> set[int]:
 
 @pytest.mark.parametrize("spec", ["iid", "dirichlet:1", "dirichlet-equal:1", "pathological:2"])
 def test_a_pool_without_tests_holds_out_a_fifth(spec: str) -> None:
-    parts = part_sets(divide(Data(pool(800), None, 4), 5, spec, "disjoint", 0.25, 0))
+    parts = part_sets(divide(Data(pool(800), None, 4), 5, spec, "disjoint", HoldOut(0.25, 0)))
     assert disjoint(parts) == set(range(800))
     for peer in parts:
         whole = sum(map(len, peer.values()))
@@ -60,8 +59,8 @@ def test_a_pool_without_tests_holds_out_a_fifth(spec: str) -> None:
 
 def test_validation_is_of_training_and_moves_nothing_else() -> None:
     data = Data(pool(800), pool(200, first=800), 4)
-    without = part_sets(divide(data, 4, "iid", "disjoint", 0.0, 3))
-    with_it = part_sets(divide(data, 4, "iid", "disjoint", 0.2, 3))
+    without = part_sets(divide(data, 4, "iid", "disjoint", HoldOut(0.0, 3)))
+    with_it = part_sets(divide(data, 4, "iid", "disjoint", HoldOut(0.2, 3)))
     for plain, peer in zip(without, with_it, strict=True):
         assert peer["train"] | peer["validation"] == plain["train"]
         assert peer["test"] == plain["test"]
@@ -75,7 +74,7 @@ def test_groups_keep_their_own_tests() -> None:
         pool(300, groups=np.repeat(np.arange(6), 50)), pool(60, first=300, groups=np.tile(np.arange(6), 10)), 4,
         "writer", same_groups=True,
     )  # fmt: skip
-    parts = part_sets(divide(data, 3, "writer", "disjoint", 0.1, 0))
+    parts = part_sets(divide(data, 3, "writer", "disjoint", HoldOut(0.1, 0)))
     assert disjoint(parts) == set(range(360))
     for peer in parts:
         assert all(sample >= 300 for sample in peer["test"])
@@ -89,7 +88,7 @@ def test_stretches_are_whole_in_every_part() -> None:
     stretches = np.random.default_rng(0).integers(0, 60, 600)
     data = Data(pool(600, groups=stretches % 5, stretches=stretches), None, 4, "subject")
     for seed in range(5):
-        parts = part_sets(divide(data, 5, "subject", "disjoint", 0.3, seed))
+        parts = part_sets(divide(data, 5, "subject", "disjoint", HoldOut(0.3, seed)))
         assert disjoint(parts) == set(range(600))
         for rank, peer in enumerate(parts):
             held = [{int(stretches[sample]) for sample in part} for part in peer.values()]
@@ -200,10 +199,10 @@ def test_the_divisions_hash_covers_the_parts_but_not_what_is_held_out() -> None:
 )
 def test_data_that_cannot_be_divided_so(spec: str, groups: Any, group: Any, split: Any, fragment: str) -> None:
     with refused(PartitionError, fragment):
-        divide(Data(pool(100, groups=groups), None, 4, group), 3, spec, split, 0.0, 0)
+        divide(Data(pool(100, groups=groups), None, 4, group), 3, spec, split, HoldOut(0.0, 0))
 
 
 @pytest.mark.parametrize(("apart", "fragment"), [(False, "give it more data"), (True, "a draw of its own")])
 def test_too_few_samples_of_ones_own(apart: bool, fragment: str) -> None:
     with refused(PartitionError, "partition 'own': rank 4 gets ", fragment):
-        keep(Data(pool(11), None, 4), 4, 0.0, 0, apart=apart)
+        keep(Data(pool(11), None, 4), 4, HoldOut(0.0, 0, apart))
