@@ -36,7 +36,7 @@ import dpeer
 from dpeer.exceptions import ConfigurationError
 from dpeer.training import Hyperparameters, Task
 from dpeer.training.device import Compute, find_device
-from dpeer.training.models.published import ResNet18
+from dpeer.training.models.networks import ResNet18
 
 PROFILED = 10
 """The most peers while the profiler looks: it keeps every kernel."""

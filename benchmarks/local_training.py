@@ -27,7 +27,7 @@ from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batch_loader import batch_order
 from dpeer.training.device import Compute, find_device
 from dpeer.training.flat import Phase
-from dpeer.training.models.small import DigitsNet
+from dpeer.training.models.networks import DigitsNet
 
 Images = tuple[Tensor, Tensor]
 """Images and their classes."""

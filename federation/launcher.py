@@ -28,7 +28,7 @@ from dpeer.federation.stop_signals import STOP_SIGNALS
 from dpeer.federation.view import View
 from dpeer.results.files import DISAGREEMENT
 from dpeer.training import BUILTIN_TASKS
-from dpeer.training.models import LIBRARIES, MODELS
+from dpeer.training.models import MODELS
 
 _LONGEST_FOLDER = 60
 """The longest folder in bytes for sockets: macOS allows 103 in all, and multiprocessing adds up to 32."""
@@ -155,7 +155,7 @@ class Launcher:
         """Start every peer and wait until the last one has ended."""
         builtin = BUILTIN_TASKS.get(self._settings.task)
         model = MODELS.get(self._settings.model or (builtin.model if builtin else ""))
-        libraries = [LIBRARIES[model.extra]] if model and model.extra else []
+        libraries = [model.module] if model and model.library else []
         if self._settings.task == "digits":
             libraries.append("sklearn.datasets")  # the digits are in it
         if self._settings.lora is not None:

@@ -9,8 +9,7 @@ from torch import nn
 
 from dpeer.exceptions import TaskError
 from dpeer.training.blocks import Blocks, blocks_of
-from dpeer.training.models.published import ResNet18
-from dpeer.training.models.small import DigitsNet
+from dpeer.training.models.networks import DigitsNet, ResNet18
 
 
 def named(model: nn.Module) -> list[tuple[str, nn.Parameter]]:

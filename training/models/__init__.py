@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,9 +23,6 @@ Takes = Literal["images", "series", "text", "anything"]
 are whole numbers, or numbers in any shape."""
 
 _DIMENSIONS: Mapping[Takes, int] = {"images": 3, "series": 2, "text": 1}
-LIBRARIES: Mapping[str, str] = {"transformers": "dpeer.training.models.library"}
-"""By the group of optional dependencies that a model may need, the module that imports what is in it."""
-
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 _PLUGIN = plugins.Kind("model", "class", "CLASS", TaskError, lambda thing: hasattr(thing, "forward"))
@@ -43,7 +40,6 @@ class Model:
         takes: What one input is.
         least: The smallest height and width, or length, that it takes.
         defaults: Values of options that differ from those of the function, which several models may have in common.
-        extra: The group of optional dependencies that it needs; None where it needs none.
     """
 
     name: str
@@ -52,18 +48,28 @@ class Model:
     takes: Takes
     least: int = 1
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    extra: str | None = None
 
     @property
     def own(self) -> bool:
         """Whether it is a user's own."""
         return not self.where
 
+    @property
+    def module(self) -> str:
+        """The module that makes a built-in one."""
+        return f"dpeer.training.models.{self.where.partition(':')[0]}"
+
+    @property
+    def library(self) -> str:
+        """The library that it needs, by which its group of optional dependencies is called; empty without one."""
+        return "transformers" if self.where.startswith("transformers:") else ""
+
     def maker(self) -> Callable[..., nn.Module]:
         """Import what makes it; a file is imported once in a process.
 
         Raises:
             TaskError: A user's own cannot be imported.
+            ConfigurationError: The library that it needs is not installed.
         """
         if self.own:
             with plugins.load(_PLUGIN, self.name) as found:
@@ -72,8 +78,9 @@ class Model:
                 raise TaskError(
                     f"model {self.name!r} is a {type(found).__name__}; it must be a class of torch.nn.Module"
                 )
-        module, _, function = self.where.partition(":")
-        make: Callable[..., nn.Module] = getattr(importlib.import_module(f"dpeer.training.models.{module}"), function)
+        if self.library:
+            check_libraries(f"--model {self.name}", self.library, **{self.module: self.library})
+        make: Callable[..., nn.Module] = getattr(import_module(self.module), self.where.partition(":")[2])
         return make
 
     def options(self) -> dict[str, Any]:
@@ -81,40 +88,39 @@ class Model:
         return defaults(self.maker()) | dict(self.defaults)
 
 
-def _transformer(name: str, summary: str, function: str, least: int = 1, **defaults: Any) -> Model:
-    return Model(name, summary, f"vision:{function}", "images", least, defaults, extra="transformers")
-
-
-def _text(name: str, summary: str, maker: str, /, **defaults: Any) -> Model:
-    where = f"language:{maker}"
-    return Model(name, summary, where, "text", 1, defaults, "transformers")
+def _transformer(name: str, summary: str, maker: str, takes: Takes, least: int = 1, **defaults: Any) -> Model:
+    return Model(name, summary, f"transformers:{maker}", takes, least, defaults)
 
 
 MODELS: Mapping[str, Model] = {
     model.name: model
     for model in (
-        Model("cnn", "three strided convolutions, for images on a CPU", "small:CNN", "images", 8),
-        Model("digits", "three convolutions for 8x8 digits, 15,498 parameters", "small:DigitsNet", "images", 5),
-        Model("resnet18-gn", "ResNet-18 with GroupNorm, 11 million parameters", "published:ResNet18", "images", 8),
-        Model("dp-cnn", "private learning papers' for CIFAR-10, 667,402 parameters", "published:DPCNN", "images", 22),
-        Model("emnist-cnn", "federated papers' for EMNIST, 1.2 M parameters", "published:EmnistCNN", "images", 6),
-        Model("fedavg-cnn", "FedAvg's for MNIST, 1.7 million parameters", "published:FedAvgCNN", "images", 4),
-        Model("cnn1d", "three strided convolutions over time, for series", "small:CNN1d", "series", 8),
-        Model("mlp", "one hidden layer of 64, for tables; takes anything, flattened", "small:MLP", "anything"),
+        Model("cnn", "three strided convolutions, for images on a CPU", "networks:CNN", "images", 8),
+        Model("digits", "three convolutions for 8x8 digits, 15,498 parameters", "networks:DigitsNet", "images", 5),
+        Model("resnet18-gn", "ResNet-18 with GroupNorm, 11 million parameters", "networks:ResNet18", "images", 8),
+        Model("dp-cnn", "private learning papers' for CIFAR-10, 667,402 parameters", "networks:DPCNN", "images", 22),
+        Model("emnist-cnn", "federated papers' for EMNIST, 1.2 M parameters", "networks:EmnistCNN", "images", 6),
+        Model("fedavg-cnn", "FedAvg's for MNIST, 1.7 million parameters", "networks:FedAvgCNN", "images", 4),
+        Model("cnn1d", "three strided convolutions over time, for series", "networks:CNN1d", "series", 8),
+        Model("mlp", "one hidden layer of 64, for tables; takes anything, flattened", "networks:MLP", "anything"),
         Model(
-            "small-body", "1,548 parameters to share, on frozen random features; for privacy", "small:SmallBody",
+            "small-body", "1,548 parameters to share, on frozen random features; for privacy", "networks:SmallBody",
             "anything",
         ),
-        _transformer("vit-tiny", "vision transformer, 5.7 million parameters", "vit"),
-        _transformer("vit-base", "ViT-Base, 86 million parameters", "vit", layers=12, width=768, heads=12),
-        _transformer("swin-tiny", "Swin transformer, 28 million parameters", "swin", 8),
+        _transformer("vit-tiny", "vision transformer, 5.7 million parameters", "vit", "images"),
+        _transformer("vit-base", "ViT-Base, 86 million parameters", "vit", "images", layers=12, width=768, heads=12),
+        _transformer("swin-tiny", "Swin transformer, 28 million parameters", "swin", "images", 8),
         _transformer(
-            "swin-base", "Swin-Base, 87 million parameters", "swin", 8, layers=[2, 2, 18, 2], width=128,
+            "swin-base", "Swin-Base, 87 million parameters", "swin", "images", 8, layers=[2, 2, 18, 2], width=128,
             heads=[4, 8, 16, 32],
         ),
-        _text("roberta", "RoBERTa-Base for texts, 86 million parameters and the vocabulary's", "roberta"),
-        _text("roberta-tiny", "RoBERTa with 2 layers of 64, for a CPU", "roberta", layers=2, width=64, heads=4),
-        _text("bert", "BERT-Base for texts, 86 million parameters and the vocabulary's", "bert"),
+        _transformer(
+            "roberta", "RoBERTa-Base for texts, 86 million parameters and the vocabulary's", "roberta", "text",
+        ),
+        _transformer(
+            "roberta-tiny", "RoBERTa with 2 layers of 64, for a CPU", "roberta", "text", layers=2, width=64, heads=4,
+        ),
+        _transformer("bert", "BERT-Base for texts, 86 million parameters and the vocabulary's", "bert", "text"),
     )
 }  # fmt: skip
 """Every built-in model by its name."""
@@ -176,8 +182,6 @@ def model_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         ConfigurationError: A library that the model needs is not installed.
     """
     model = find_model(name)
-    if model.extra is not None:
-        check_libraries(f"--model {name}", model.extra, **{LIBRARIES[model.extra]: model.extra})
     known = model.options()
     for option in given:
         if option not in known:

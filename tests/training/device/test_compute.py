@@ -16,7 +16,7 @@ from torch.utils.data import Subset, TensorDataset
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.device import HOST, Compute, find_device, mapped
-from dpeer.training.models.small import DigitsNet
+from dpeer.training.models.networks import DigitsNet
 from tests.error_texts import refused
 from tests.thinning import every
 from tests.training.small import Rows, mix, small_task

@@ -12,7 +12,7 @@ from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import Hyperparameters, Task, TorchLearner, Trainer, build_learner
 from dpeer.training.device import HOST, Compute, find_device
 from dpeer.training.dpsgd.gradient import PrivateGradient
-from dpeer.training.models.small import DigitsNet
+from dpeer.training.models.networks import DigitsNet
 from dpeer.training.split import split
 from tests.training.algorithm_cases import CASES, peers, rounds
 from tests.training.small import NormedNet, small_task

@@ -14,7 +14,7 @@ from dpeer.training.dpsgd.backend_choice import BACKENDS, choose
 from dpeer.training.dpsgd.backends import UnsupportedModel
 from dpeer.training.dpsgd.by_layers import by_layers
 from dpeer.training.dpsgd.gradient_factors import DenseGradients
-from dpeer.training.models.published import Block
+from dpeer.training.models.networks import Block
 from dpeer.training.trainer import Trainer
 
 from .conftest import by_a_loop

@@ -14,7 +14,7 @@ from dpeer.training.batch_loader import Batch
 from dpeer.training.dpsgd.backend_choice import BACKENDS
 from dpeer.training.dpsgd.gradient import GroupSums, PrivateGradient
 from dpeer.training.dpsgd.gradient_factors import DenseGradients, ExampleGradients, OuterProducts
-from dpeer.training.models.small import DigitsNet
+from dpeer.training.models.networks import DigitsNet
 from dpeer.training.trainer import Trainer
 
 from .conftest import by_a_loop

@@ -124,7 +124,7 @@ def test_tokens_for_numbers_and_a_model_without_a_head() -> None:
     [
         ({"model_options": {"vocabulary": 99}}, "--model-option vocabulary=99"),
         ({"model_options": {"padding": 0}}, "--model-option padding=0"),
-        ({"model_options": {"heads": 5}}, "--model-option heads=5 width=64"),
+        ({"model_options": {"heads": 5}}, "--model-option heads: 5 heads cannot divide 64 features"),
         ({"model_options": {"positions": 12}}, "--model-option positions=12"),
         ({"standardize": True}, "--standardize scales numbers"),
         ({"augment": True, "model": "mlp"}, "--augment crops and flips images"),

@@ -1,11 +1,14 @@
-"""Transformers for images, made of the classes of the library transformers, with fresh weights.
+"""Transformers for images and texts, made of the classes of the library transformers, with fresh weights.
 
-Nothing is ever downloaded. `--init-from` reads pretrained weights from a file, and knows the names that published files
-have for what is called otherwise here.
+Nothing is ever downloaded: models are made of their configurations alone, and the variable makes sure of it.
+`--init-from` reads pretrained weights from a file, and knows the names that published files have for what is called
+otherwise here. Importing this takes seconds: only who builds such a model does, and the process that peers are forked
+from.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -16,7 +19,21 @@ from torch.nn.functional import interpolate
 
 from dpeer.exceptions import TaskError
 
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # it is read when the library is imported
+
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    RobertaConfig,
+    RobertaForSequenceClassification,
+    SwinConfig,
+    SwinModel,
+    ViTConfig,
+    ViTModel,
+)
+
 Count = Annotated[int, Field(ge=1)]
+Number = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 _SPREAD = 0.02
@@ -24,14 +41,7 @@ _SPREAD = 0.02
 
 
 class _Transformer(nn.Module):
-    """A transformer of the library, whose features of all tokens a head gets as one.
-
-    Args:
-        body: The library's model, whose last hidden state has shape (batch, tokens, width).
-        width: The number of features of a token.
-        outputs: The classes.
-        image: To how many pixels a side images are enlarged; None leaves them as they are.
-    """
+    """A transformer of the library, whose features of all tokens, shape (batch, tokens, width), a head gets as one."""
 
     names_elsewhere: Mapping[str, str] = {"classifier": "head"}
     """What files of published weights call a part of this model otherwise."""
@@ -99,11 +109,9 @@ def vit(
     image: Count | None = None,
     dropout: Share = 0.0,
 ) -> nn.Module:
-    """See `ViT`.
+    """See `ViT`; `shape` is (channels, height, width).
 
-    Args:
-        shape: An image's, (channels, height, width).
-        outputs: The classes.
+    Options:
         layers: How many layers of attention.
         width: The features of a token.
         heads: The heads of each layer's attention, which divide `width`.
@@ -118,8 +126,6 @@ def vit(
     height, breadth = (image, image) if image else shape[1:]
     patch = _patch(patch, (height, breadth), most=16, least=7)
     _check_heads(width, heads)
-    from dpeer.training.models.library import ViTConfig, ViTModel
-
     config = ViTConfig(
         image_size=(height, breadth), num_channels=shape[0], patch_size=patch, hidden_size=width,
         num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=hidden or 4 * width,
@@ -140,18 +146,12 @@ def swin(
     image: Count | None = None,
     dropout: Share = 0.0,
 ) -> nn.Module:
-    """See `Swin`.
+    """See `Swin`; arguments as for `vit`, with a number for each stage where there are several.
 
-    Args:
-        shape: An image's, (channels, height, width).
-        outputs: The classes.
-        layers: How many layers each stage has.
+    Options:
         width: The features of a token in the first stage; each stage has twice as many as the one before.
-        heads: The heads of attention in each stage, which divide its features.
         window: How many tokens a side attention reaches; a stage with fewer has one window.
         patch: The pixels of a patch's side; if None 4, or less where that leaves fewer than 8 patches a side.
-        image: To how many pixels a side images are enlarged first; None leaves them as they are.
-        dropout: The share of features that is dropped in training, after each layer and from the embeddings.
 
     Raises:
         TaskError: The options do not fit each other, or the images.
@@ -168,8 +168,6 @@ def swin(
             f"--model-option layers={layers}: {len(layers)} stages halve {grid[0]} x {grid[1]} patches too often: give "
             "fewer stages (layers and heads), a smaller patch, or image= to enlarge the images first"
         )
-    from dpeer.training.models.library import SwinConfig, SwinModel
-
     config = SwinConfig(
         image_size=(height, breadth), num_channels=shape[0], patch_size=patch, embed_dim=width, depths=layers,
         num_heads=heads, window_size=window, hidden_dropout_prob=dropout, drop_path_rate=0.0,
@@ -211,3 +209,142 @@ def _patch(given: int | None, image: tuple[int, int], most: int, least: int) -> 
 def _check_heads(width: int, heads: int) -> None:
     if width % heads:
         raise TaskError(f"--model-option heads: {heads} heads cannot divide {width} features evenly")
+
+
+class Roberta(nn.Module):
+    """RoBERTa (Liu et al., 2019), and a classifier (a layer, tanh, a linear layer) of the first token's features.
+
+    RoBERTa-Base, `layers=12`, `width=768`, `positions=514` and a vocabulary of 50,265, has 124,647,170 parameters with
+    two classes, of which 1,538 are the head's, ``classifier.out_proj``. `padding` is the number of the token that
+    is none.
+    """
+
+    def __init__(self, made: Any, padding: int) -> None:
+        super().__init__()
+        self.roberta, self.classifier, self.padding = made.roberta, made.classifier, padding
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        """Class scores, shape (batch, outputs), of token numbers, shape (batch, length), int64."""
+        there = numbers.ne(self.padding)
+        # Padding has a position of its own; the others count from behind it. For every example by itself, since the
+        # gradients of single examples are taken from what goes into a layer.
+        places = there.cumsum(1) * there + self.padding
+        features = self.roberta(
+            numbers, attention_mask=_seen(there), position_ids=places, token_type_ids=torch.zeros_like(numbers)
+        )
+        scores: Tensor = self.classifier(features.last_hidden_state)
+        return scores
+
+
+class Bert(nn.Module):
+    """BERT (Devlin et al., 2019), and a linear classifier of its pooled first token.
+
+    `separator` is the number of the token behind each text; what follows the first one is the second text. None without
+    second texts.
+    """
+
+    def __init__(self, made: Any, padding: int, separator: int | None) -> None:
+        super().__init__()
+        self.bert, self.classifier, self.padding, self.separator = made.bert, made.classifier, padding, separator
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        """Class scores, shape (batch, outputs), of token numbers, shape (batch, length), int64."""
+        there = numbers.ne(self.padding)
+        second = torch.zeros_like(numbers)
+        if self.separator is not None:
+            ends = numbers.eq(self.separator).long()
+            second = ((ends.cumsum(1) - ends > 0) & there).long()
+        features = self.bert(numbers, attention_mask=_seen(there), position_ids=_places(numbers), token_type_ids=second)
+        scores: Tensor = self.classifier(features.pooler_output)
+        return scores
+
+
+def roberta(
+    shape: tuple[int, ...], outputs: int, *, vocabulary: Count = 259, padding: Number = 1, layers: Count = 12,
+    width: Count = 768, heads: Count | None = None, hidden: Count | None = None, positions: Count | None = None,
+    dropout: Share = 0.0,
+) -> Roberta:  # fmt: skip
+    """See `Roberta`; `shape` is (length,), the tokens of an example.
+
+    Options:
+        vocabulary: The number of tokens; follows from the task.
+        padding: The number of the token that is none; follows from the task.
+        layers: Blocks of attention.
+        width: Features of a token.
+        heads: Of attention; None for one for each 64 features.
+        hidden: Features between the two linear layers of a block; None for four times the width.
+        positions: Rows of the table of positions, `padding` + 1 more than the longest text has; None for as many as
+            are needed. Of pretrained weights 514.
+        dropout: The share that is left out, also of attention.
+
+    Raises:
+        TaskError: Heads, width or positions do not fit.
+    """
+    config = RobertaConfig(
+        vocab_size=vocabulary,
+        pad_token_id=padding,
+        max_position_embeddings=_rows(positions, shape[0] + padding + 1),
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,
+        **_encoder(layers, width, heads, hidden, dropout, outputs),
+    )
+    return Roberta(RobertaForSequenceClassification(config), padding)
+
+
+def bert(
+    shape: tuple[int, ...], outputs: int, *, vocabulary: Count = 259, padding: Number = 1,
+    separator: Number | None = None, layers: Count = 12, width: Count = 768, heads: Count | None = None,
+    hidden: Count | None = None, positions: Count | None = None, dropout: Share = 0.0,
+) -> Bert:  # fmt: skip
+    """See `Bert`; arguments as for `roberta`, and the number of the token behind each text, `separator`.
+
+    Of pretrained weights `positions` is 512.
+
+    Raises:
+        TaskError: Heads, width or positions do not fit.
+    """
+    config = BertConfig(
+        vocab_size=vocabulary,
+        pad_token_id=padding,
+        max_position_embeddings=_rows(positions, shape[0]),
+        **_encoder(layers, width, heads, hidden, dropout, outputs),
+    )
+    return Bert(BertForSequenceClassification(config), padding, separator)
+
+
+def _encoder(
+    layers: int, width: int, heads: int | None, hidden: int | None, dropout: float, outputs: int
+) -> dict[str, Any]:
+    """What BERT's and RoBERTa's configurations have in common; a head of attention has 64 features by default."""
+    heads = max(1, width // 64) if heads is None else heads
+    _check_heads(width, heads)
+    return {
+        "num_hidden_layers": layers,
+        "hidden_size": width,
+        "num_attention_heads": heads,
+        "intermediate_size": 4 * width if hidden is None else hidden,
+        "hidden_dropout_prob": dropout,
+        "attention_probs_dropout_prob": dropout,
+        "num_labels": outputs,
+    }
+
+
+def _rows(positions: int | None, needed: int) -> int:
+    if positions is not None and positions < needed:
+        raise TaskError(f"--model-option positions={positions}: texts of this length need {needed}, or leave it out")
+    return positions or needed
+
+
+def _seen(there: Tensor) -> Tensor:
+    """What is added to attention's scores: very little where a token is none; shape (batch, 1, length, length).
+
+    Made here, because the library leaves it out of batches in which no text is padded, and so looks at other examples.
+    """
+    length = there.shape[1]
+    added = torch.where(there, 0.0, torch.finfo(torch.float32).min)
+    return added[:, None, None, :].expand(-1, 1, length, -1)
+
+
+def _places(numbers: Tensor) -> Tensor:
+    """The place of each token, shape (batch, length): for every example by itself, as in `Roberta.forward`."""
+    return torch.arange(numbers.shape[1], device=numbers.device).expand(numbers.shape[0], -1)
