@@ -83,11 +83,7 @@ def image_folder(
 
 
 def labelled_images(where: Path, classes: tuple[str, ...], channels: int, side: int) -> tuple[Pool, tuple[str, ...]]:
-    """The images of one pool with their classes, as training images are read, and lines on what is left out of them.
-
-    Raises:
-        TaskError: A folder or a label is of no class, or no image is found, or one is damaged.
-    """
+    """The images of one pool with their classes, as training images are read, and lines on what is left out of them."""
     found = _listed(where, classes, stated=True)
     pool, said = _pool(found, channels, side, {})
     return pool, (*said, *left_out(where, found.files))
@@ -133,14 +129,7 @@ def _table(where: Path) -> Sheet:
 
 
 class _Listed(NamedTuple):
-    """The images of a pool, before they are read.
-
-    Attributes:
-        paths: Their files.
-        labels: Their class numbers, shape (images,).
-        files: All files that are read.
-        groups: The group of each; None where no table says it.
-    """
+    """The images of a pool, before they are read: their files, class numbers, all files, and maybe their groups."""
 
     paths: list[Path]
     labels: Indices
@@ -149,13 +138,7 @@ class _Listed(NamedTuple):
 
 
 def _listed(where: Path, classes: tuple[str, ...], *, stated: bool) -> _Listed:
-    """The images of a folder.
-
-    Args:
-        where: The folder.
-        classes: The classes' names.
-        stated: Whether settings name the classes, of which a peer need not have every one.
-    """
+    """The images of a folder; if settings state the classes, a peer need not have every one."""
     if (where / LABELS).is_file():
         return _by_table(where, classes)
     if strange := [name for name in _inside(where) if name not in classes]:
@@ -194,10 +177,6 @@ def _images(where: Path) -> list[Path]:
 
 
 def _pool(found: _Listed, channels: int, side: int, known: dict[str, int]) -> tuple[Pool, tuple[str, ...]]:
-    (inputs, remarks), labels = (
-        read_images(TASK, found.paths, channels, side, resize=True),
-        torch.from_numpy(found.labels),
-    )
-    if found.groups is None:
-        return Pool(inputs, labels), remarks
-    return Pool(inputs, labels, np.array(found.groups), numbered(found.groups, known)), remarks
+    inputs, remarks = read_images(TASK, found.paths, channels, side, resize=True)
+    groups = () if found.groups is None else (np.array(found.groups), numbered(found.groups, known))
+    return Pool(inputs, torch.from_numpy(found.labels), *groups), remarks

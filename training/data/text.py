@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,15 +43,7 @@ class Tokens(ABC):
         """The tokens of each example, at most `length`, with those that mark its beginning and the end of a text."""
 
     def examples(self, firsts: Sequence[str], seconds: Sequence[str] | None, length: int) -> Ids:
-        """Examples of one length, whatever their texts': cut where they are longer, and padded where they are shorter.
-
-        Args:
-            firsts: A text for each example.
-            seconds: A second text for each; None without one.
-            length: How many tokens an example has.
-
-        Returns:
-            Shape (examples, length).
+        """Examples of one or two texts each, cut or padded to one length; shape (examples, length).
 
         Raises:
             TaskError: The tokenizer has no token for padding.
@@ -102,19 +94,29 @@ BYTES = Bytes()
 
 
 def read_tokens(task: str, path: str | None) -> Tokens:
-    """The tokenizer of a file, or bytes.
-
-    Args:
-        task: The task's name, for messages.
-        path: A tokenizer.json; None for bytes.
+    """The tokenizer of a tokenizer.json; bytes without one.
 
     Raises:
-        TaskError: It cannot be read.
-        ConfigurationError: The library that reads it is not installed.
+        TaskError: It is not there, or no tokenizer.json.
+        ConfigurationError: The library `tokenizers` is not installed.
     """
     if path is None:
         return BYTES
-    return FileTokens.read(task, path)
+    where = Path(path).expanduser()
+    if not where.is_file():
+        raise TaskError(f"task {task!r}: tokenizer = {path!r} does not exist; expected a tokenizer.json")
+    check_libraries(f"task {task!r} with tokenizer = {path!r}", "transformers", tokenizers="tokenizers")
+    from tokenizers import Tokenizer
+
+    try:
+        content = where.read_bytes()
+        tokenizer = Tokenizer.from_str(content.decode())
+    except Exception as error:  # the library raises nothing more exact
+        raise TaskError(
+            f"task {task!r}: tokenizer = {path!r} is no tokenizer.json, as the library tokenizers writes it: "
+            f"{describe(error)}"
+        ) from error
+    return FileTokens(tokenizer, hashlib.sha256(content).hexdigest())
 
 
 _PADDING = ("<pad>", "[PAD]", "<|pad|>")
@@ -143,53 +145,15 @@ class FileTokens(Tokens):
         ends_alone = bool(pair.ids) and pair.special_tokens_mask[-1] == 1
         self.separator = int(pair.ids[-1]) if ends_alone else None
 
-    @classmethod
-    def read(cls, task: str, path: str) -> FileTokens:
-        """Read a file.
-
-        Args:
-            task: The task's name, for messages.
-            path: The file.
-
-        Raises:
-            TaskError: It is not there, or no tokenizer.json.
-            ConfigurationError: The library `tokenizers` is not installed.
-        """
-        where = Path(path).expanduser()
-        if not where.is_file():
-            raise TaskError(f"task {task!r}: tokenizer = {path!r} does not exist; expected a tokenizer.json")
-        check_libraries(f"task {task!r} with tokenizer = {path!r}", "transformers", tokenizers="tokenizers")
-        from tokenizers import Tokenizer
-
-        try:
-            content = where.read_bytes()
-            tokenizer = Tokenizer.from_str(content.decode())
-        except Exception as error:  # the library raises nothing more exact
-            raise TaskError(
-                f"task {task!r}: tokenizer = {path!r} is no tokenizer.json, as the library tokenizers writes it: "
-                f"{describe(error)}"
-            ) from error
-        return cls(tokenizer, hashlib.sha256(content).hexdigest())
-
     def _examples(self, firsts: Sequence[str], seconds: Sequence[str] | None, length: int) -> list[Sequence[int]]:
         self._tokenizer.enable_truncation(length)
-        texts: Sequence[Any] = firsts if seconds is None else list(zip(firsts, seconds, strict=True))
-        return [one.ids for some in _some(texts) for one in self._tokenizer.encode_batch(some)]
-
-
-def _some(texts: Sequence[Any]) -> Iterator[list[Any]]:
-    for start in range(0, len(texts), _AT_ONCE):
-        yield list(texts[start : start + _AT_ONCE])
+        texts: list[Any] = [*firsts] if seconds is None else list(zip(firsts, seconds, strict=True))
+        batches = (texts[start : start + _AT_ONCE] for start in range(0, len(texts), _AT_ONCE))
+        return [one.ids for some in batches for one in self._tokenizer.encode_batch(some)]
 
 
 class TextColumns(NamedTuple):
-    """What the columns of such a file are.
-
-    Attributes:
-        texts: Those of the one or two texts.
-        label: That of the label.
-        labels: What stands there, in the order of the classes' numbers.
-    """
+    """The columns of such a file: those of the one or two texts, that of the label, and what stands there by class."""
 
     texts: tuple[str, ...]
     label: str
@@ -226,15 +190,8 @@ class TextRows(NamedTuple):
 def read_texts(where: str, content: bytes, columns: TextColumns, *, skip: bool = False, advice: str = "") -> TextRows:
     """The rows of a file; its first line names the columns, of which that of the label may be missing.
 
-    Args:
-        where: The file, for messages.
-        content: What is in it.
-        columns: What its columns are.
-        skip: Whether lines that are not as they must be are left out.
-        advice: What the message about such a line ends with.
-
     Raises:
-        TaskError: A column is missing, or a line is not as it must be; the message names the line.
+        TaskError: A column is missing, or without `skip` a line is not as it must be; the message names the line.
         UnicodeDecodeError: It is no UTF-8.
     """
     # Not by `splitlines`, which parts at more characters, nor by `csv`: quotation marks are part of the sentences.
@@ -269,11 +226,7 @@ def read_texts(where: str, content: bytes, columns: TextColumns, *, skip: bool =
 
 
 def read_lines(where: Path) -> list[str]:
-    """The texts of a file with one in each line.
-
-    Raises:
-        OSError, UnicodeDecodeError: It cannot be read.
-    """
+    """The texts of a file with one in each line."""
     lines = where.read_bytes().decode("utf-8-sig").split("\n")
     return [line.rstrip("\r") for line in (lines[:-1] if not lines[-1] else lines)]
 

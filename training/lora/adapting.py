@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,12 +25,7 @@ def adapted(task: Task, text: str, seed: int) -> Task:
 
     What is trained from now on are the adapters and the head, or where all is shared the last linear layer in its
     place; all else is frozen. An adapter changes nothing at first: of its two factors one is zero. The other one is
-    drawn from a seed that all peers have in common, whatever the task has drawn before.
-
-    Args:
-        task: The task; its model is changed in place.
-        text: What `Lora.parse` reads.
-        seed: The seed of the model's first weights.
+    drawn from a seed that all peers have in common, whatever the task has drawn before. The model is changed in place.
 
     Raises:
         TaskError: No layer is meant, or the model has adapters already.
@@ -74,11 +69,10 @@ def _inject(model: nn.Module, lora: Lora, layers: Mapping[str, nn.Module]) -> No
 def _check_bare(model: nn.Module, text: str) -> None:
     from peft.tuners.tuners_utils import BaseTunerLayer
 
-    for name, layer in model.named_modules():
-        if isinstance(layer, BaseTunerLayer):
-            raise TaskError(
-                f"--lora {text}: {name!r} of the task's model has an adapter of peft already: leave --lora out"
-            )
+    if found := next((name for name, layer in model.named_modules() if isinstance(layer, BaseTunerLayer)), None):
+        raise TaskError(
+            f"--lora {text}: {found!r} of the task's model has an adapter of peft already: leave --lora out"
+        )
 
 
 def _check_untied(model: nn.Module, layers: Mapping[str, nn.Module], text: str) -> None:
@@ -136,7 +130,9 @@ Adapting queries and values, and not keys, is what peft does by default for ViT,
 
 def adaptable(model: nn.Module, head: Sequence[str]) -> dict[str, nn.Module]:
     """The layers outside of the head that can have an adapter, by name."""
-    within = {id(one) for one in _uncalled(model)}
+    # Attention of torch uses the weights of its layers without calling them, so that an adapter would do nothing there.
+    attention = (layer for layer in model.modules() if isinstance(layer, nn.MultiheadAttention))
+    within = {id(one) for layer in attention for one in layer.modules()}
     return {
         name: layer
         for name, layer in model.named_modules()
@@ -144,21 +140,8 @@ def adaptable(model: nn.Module, head: Sequence[str]) -> dict[str, nn.Module]:
     }
 
 
-def _uncalled(model: nn.Module) -> Iterator[nn.Module]:
-    """Layers whose weights attention of torch uses without calling them, so that an adapter there would do nothing."""
-    for layer in model.modules():
-        if isinstance(layer, nn.MultiheadAttention):
-            yield from layer.modules()
-
-
 def chosen(model: nn.Module, head: Sequence[str], targets: Sequence[str], text: str) -> dict[str, nn.Module]:
-    """The layers that get an adapter, by name.
-
-    Args:
-        model: The model.
-        head: Name prefixes of the head, which gets none: it is trained as it is.
-        targets: As in `Lora`.
-        text: The setting as the user wrote it, for messages.
+    """The layers that get an adapter, by name; the head gets none: it is trained as it is.
 
     Raises:
         TaskError: The model has none, or a target is the name of none; the message names the nearest.
@@ -196,13 +179,9 @@ _WRAPPED = "base_layer"
 
 
 def merged(model: nn.Module) -> dict[str, Tensor]:
-    """The values of the model as it would be without adapters, by its own state names; nothing of it is changed.
+    """The values of an adapted model as it would be without adapters, by its own state names; nothing of it is changed.
 
-    Args:
-        model: A model that `adapted` has put adapters into.
-
-    Returns:
-        Of each adapted layer W + (alpha / r) B A; everything else as it is, not copied.
+    Of each adapted layer these are W + (alpha / r) B A; everything else is as it is, not copied.
     """
     from peft.tuners.lora import LoraLayer
 

@@ -146,7 +146,7 @@ def swin(
     image: Count | None = None,
     dropout: Share = 0.0,
 ) -> nn.Module:
-    """See `Swin`; arguments as for `vit`, with a number for each stage where there are several.
+    """See `Swin`; arguments as for `vit`; a list has a number for each stage.
 
     Options:
         width: The features of a token in the first stage; each stage has twice as many as the one before.

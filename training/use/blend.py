@@ -39,14 +39,9 @@ class Blend(nn.Module):
 
 
 def log_mean(scores: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """The logarithm of the weighted mean of several softmaxes, without a detour over probabilities, which underflow.
+    """The logarithm of the weighted mean of several softmaxes, of class scores of shape (rows, classes) each.
 
-    Args:
-        scores: Class scores, each of shape (rows, classes).
-        weights: One for each.
-
-    Returns:
-        Shape (rows, classes).
+    Without a detour over probabilities, which underflow.
     """
     logs = [math.log(weight) if weight else -math.inf for weight in weights]
     parts = [torch.log_softmax(one, dim=1) + log for one, log in zip(scores, logs, strict=True)]
@@ -55,15 +50,12 @@ def log_mean(scores: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
 
 @dataclass(frozen=True)
 class BlendFit:
-    """What validation data say of two models.
-
-    Attributes:
-        weight: The first one's share of the blend, 0 to 1; the second has the rest.
-        losses: The mean loss of the first model, of the second, and of the blend.
-    """
+    """What validation data say of two models."""
 
     weight: float
+    """The first one's share of the blend, 0 to 1; the second has the rest."""
     losses: tuple[float, float, float]
+    """The mean loss of the first model, of the second, and of the blend."""
 
 
 def fit_weight(first: Tensor, second: Tensor, targets: Tensor, loss: Loss = cross_entropy) -> BlendFit | None:
@@ -106,17 +98,7 @@ def why_unsuited(task: Task) -> str | None:
 
 
 def fit_on_validation(first: nn.Module, second: nn.Module, task: Task, loss: Loss, compute: Compute) -> BlendFit | str:
-    """Weigh two models on the task's validation data.
-
-    Args:
-        first: The federated one.
-        second: The local-only one.
-        task: The task.
-        loss: What both were trained to make small, as in `fit_weight`.
-        compute: Where the models are.
-
-    Returns:
-        The reason where they cannot be blended.
+    """Weigh the federated and the local-only model on the task's validation data; the reason where they do not blend.
 
     Raises:
         TaskError: The task's model or data raised.

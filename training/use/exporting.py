@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import json
 import logging
+import math
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
@@ -18,9 +20,10 @@ from torch import Tensor, nn
 
 from dpeer.atomic import replacing
 from dpeer.exceptions import TaskError, describe, not_written
+from dpeer.training.data.tables.decode import slots
 from dpeer.training.data.tables.inputs import TableInputs
+from dpeer.training.data.tables.schema import Category, Date, Number, Schema, Text, YesNo
 from dpeer.training.errors import blame
-from dpeer.training.use.exported_table import describe_columns, sample_rows, single_columns
 from dpeer.training.use.model import TrainedModel
 from dpeer.training.use.new_data import token_count
 
@@ -49,10 +52,6 @@ class Exported(nn.Module):
 def export(model: TrainedModel, path: Path) -> dict[str, Any]:
     """Write a model as ONNX, and hold what was written against the model; needs the libraries of ``dpeer[onnx]``.
 
-    Args:
-        model: The model.
-        path: The file.
-
     Returns:
         What a program that runs it must know, as JSON values; it is also in the file.
 
@@ -67,9 +66,9 @@ def export(model: TrainedModel, path: Path) -> dict[str, Any]:
         )
     whole: nn.Module = Exported(model.module, bool(model.classes)).eval()
     sample = partial(_sample, shape=shape, count=token_count(model.card))
-    if model.preparation is not None and single_columns(model.preparation.schema):
+    if model.preparation is not None and _single_columns(model.preparation.schema):
         whole = nn.Sequential(TableInputs(model.preparation), whole).eval()
-        sample = partial(sample_rows, schema=model.preparation.schema)
+        sample = partial(_sample_table, schema=model.preparation.schema)
     usage = describe_use(model)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +85,7 @@ def describe_use(model: TrainedModel) -> dict[str, Any]:
     built, preparation = model.card.get("model") or {}, model.preparation
     steps, names, shape = [], None if preparation is None else list(preparation.names), model.card["input_shape"]
     kind = "int64" if built.get("tokens") else "float32"
-    columns = [] if preparation is None else describe_columns(preparation.schema)
+    columns = [] if preparation is None else _describe_columns(preparation.schema)
     if preparation is not None:
         steps.append("one row for each sample; the columns are the inputs' names, in this order")
     if preparation is not None and columns:
@@ -182,3 +181,52 @@ def _check(whole: nn.Module, sample: Callable[[int], Tensor], path: Path) -> Non
             raise TaskError(
                 f"ONNX cannot take this model: a file of it gives other numbers for a batch of {rows}; nothing was kept"
             )
+
+
+# Tables: the columns whose model takes a number for each.
+
+
+def _single_columns(schema: Schema) -> dict[str, Any]:
+    """The columns that have one number each, in the order in which rows have them; empty where one is text."""
+    if schema.plain or any(isinstance(column, Text) for column in schema.inputs.values()):
+        return {}
+    order = (Number | Date, YesNo, Category)
+    return {name: one for kind in order for name, one in schema.inputs.items() if isinstance(one, kind)}
+
+
+def _describe_columns(schema: Schema) -> list[dict[str, Any]]:
+    """How the cells of each column become numbers, as JSON values; docs/models.md has a reader. Empty with text."""
+    found = [_describe(name, column, schema.missing) for name, column in _single_columns(schema).items()]
+    return found and found + [{"name": name, "missing": [], "kind": "bound"} for name in schema.limited]
+
+
+def _describe(name: str, column: Any, missing: Sequence[str]) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": name, "missing": ["", *missing, *column.missing], "kind": column.kind}
+    if isinstance(column, Number) and column.limits:
+        told["kind"] = "number or bound"
+    elif isinstance(column, Date):
+        told |= {"format": list(column.format), "since": column.since.isoformat()}
+    elif isinstance(column, YesNo):
+        words = dict.fromkeys(column.yes, 1.0) | dict.fromkeys(column.no, -1.0)
+        told |= {"words": {word.casefold(): value for word, value in words.items()} | words}
+    elif isinstance(column, Category):
+        words = {word: float(place) for place, word in enumerate(slots(column))}
+        folded = Counter(word.casefold() for word in words)
+        alike = {word.casefold(): value for word, value in words.items() if folded[word.casefold()] == 1}
+        told |= {"words": alike | words, "other": float(len(words) - 1)}
+    return told
+
+
+def _sample_table(rows: int, schema: Schema) -> Tensor:
+    """A table's numbers to try a model with, and some gaps."""
+    generator = torch.Generator().manual_seed(rows)
+    made = []
+    for column in _single_columns(schema).values():
+        count = len(slots(column)) if isinstance(column, Category) else 2
+        drawn = torch.randint(count, (rows,), generator=generator).double()
+        made.append(2 * drawn - 1 if isinstance(column, YesNo) else drawn)
+    found = torch.stack(made, dim=1)
+    bounds = torch.randint(-1, 2, (rows, len(schema.limited)), generator=generator)
+    return torch.cat(
+        [found.where(torch.rand(found.shape, generator=generator) < 0.8, math.nan), bounds.double()], dim=1
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import csv
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,10 @@ class Predictions:
     def __len__(self) -> int:
         return len(self.outputs)
 
+    def _check_classes(self) -> None:
+        if not self.classes:
+            raise TaskError("the model predicts values, not classes: they are in `values`")
+
     @property
     def labels(self) -> list[str]:
         """The predicted class of each row, by name.
@@ -62,8 +66,7 @@ class Predictions:
         Raises:
             TaskError: Values are predicted.
         """
-        if not self.classes:
-            raise TaskError("the model predicts values, not classes: they are in `values`")
+        self._check_classes()
         return [self.classes[number] for number in self.outputs.argmax(dim=1).tolist()]
 
     @property
@@ -73,8 +76,7 @@ class Predictions:
         Raises:
             TaskError: Values are predicted.
         """
-        if not self.classes:
-            raise TaskError("the model predicts values, not classes: they are in `values`")
+        self._check_classes()
         return torch.softmax(self.outputs, dim=1).numpy()
 
     @property
@@ -172,14 +174,9 @@ class TrainedModel:
             return self.read(data)
         return NewData(as_inputs(self.card, data, "the inputs"), None)
 
-    @property
-    def _built(self) -> Mapping[str, Any]:
-        built = self.card.get("model")
-        return built if isinstance(built, Mapping) else {}
-
     def _outputs(self, new: NewData, targets: Tensor) -> tuple[Tensor, Tensor]:
         if not len(new):
-            return torch.zeros(0, self._built.get("outputs") or max(1, len(self.classes))), targets
+            return torch.zeros(0, (self.card.get("model") or {}).get("outputs") or max(1, len(self.classes))), targets
         # In the batches of an evaluation, or a matrix product's last bits might differ from those of the run.
         found = predictions(self.module, Batches("new", TensorDataset(new.inputs, targets), None))
         if found is None:
@@ -191,12 +188,7 @@ PREDICTED, PROBABILITY, FLAGS = "predicted", "probability_", "flags"
 
 
 def write_predictions(found: Predictions, path: Path, *, flags: bool = False) -> None:
-    """Write a line for each row, so that readers see the whole file or none.
-
-    Args:
-        found: The predictions.
-        path: The file.
-        flags: Whether a last column has `Predictions.flags`.
+    """Write a line for each row, maybe with `Predictions.flags` at its end; readers see the whole file or none.
 
     Raises:
         OutputError: The file cannot be written.
@@ -205,18 +197,13 @@ def write_predictions(found: Predictions, path: Path, *, flags: bool = False) ->
         # A file's name, by which its row is known, need not be UTF-8.
         text: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
         with replacing(path, mode=0o600) as draft, draft.open("w", **text) as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow([*_unlike(found), *_headings(found), *([FLAGS] if flags else [])])
+            writer, headings = csv.writer(file, lineterminator="\n"), _headings(found)
+            keys = [f"{name} (input)" if name in {*headings, FLAGS} else name for name in found.keys]
+            writer.writerow([*keys, *headings, *([FLAGS] if flags else [])])
             columns = [*found.keys.values(), *_columns(found), *([found.flags] if flags else [])]
             writer.writerows(zip(*columns, strict=True))
     except OSError as error:
         raise not_written(f"--output {str(path)!r}", error) from error
-
-
-def _unlike(found: Predictions) -> Iterator[str]:
-    """The names of the keys; one that is also a heading of ours gets a suffix."""
-    ours = {*_headings(found), FLAGS}
-    return (f"{name} (input)" if name in ours else name for name in found.keys)
 
 
 def _headings(found: Predictions) -> list[str]:

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from dpeer.exceptions import TaskError, describe
 from dpeer.training.data.files import read_images
-from dpeer.training.data.image_folder import ENDINGS as IMAGES
-from dpeer.training.data.image_folder import all_images, labelled_images, left_out
+from dpeer.training.data.image_folder import ENDINGS, all_images, labelled_images, left_out
 from dpeer.training.data.pool import Pool
 from dpeer.training.data.tables.check import check
 from dpeer.training.data.tables.inputs import TableInputs
@@ -48,27 +47,8 @@ class NewData:
         return len(self.inputs)
 
 
-ENDINGS = (".txt", ".tsv")
-
-
-def takes_texts(card: Mapping[str, Any]) -> bool:
-    """Whether a model can be given texts: it was trained on a task with rows of texts."""
-    return bool((card.get("model") or {}).get("texts"))
-
-
-def read_new_texts(card: Mapping[str, Any], path: Path, tokenizer: str | None, *, labels: bool) -> NewData:
-    """Read texts as the model of a card gets them.
-
-    Args:
-        card: The model's.
-        path: A .txt with a text in each line, or a .tsv with the columns that the model was trained on.
-        tokenizer: The tokenizer.json of the run; None for bytes.
-        labels: Whether labels are needed.
-
-    Raises:
-        TaskError: The file cannot be read, has no such columns, or has no labels; or it is another tokenizer.
-        ConfigurationError: The library that reads the tokenizer is not installed.
-    """
+def _texts(card: Mapping[str, Any], path: Path, tokenizer: str | None, *, labels: bool) -> NewData:
+    """Read texts: a .txt with one in each line, or a .tsv with the columns that the model was trained on."""
     columns = TextColumns.from_json(card["model"]["texts"])
     tokens = _tokens(card, tokenizer)
     try:
@@ -145,13 +125,13 @@ def read_new(
         found = read_rows(preparation, path, labels=labels, leave_out=leave_out)
     elif path.is_dir() and built.get("pixels") and len(built.get("shape", ())) == 3:
         found = _images(card, path, labels)
-    elif path.suffix.lower() in ENDINGS and path.is_file() and takes_texts(card):
-        found = read_new_texts(card, path, tokenizer, labels=labels)
+    elif path.suffix.lower() in (".txt", ".tsv") and path.is_file() and built.get("texts"):
+        found = _texts(card, path, tokenizer, labels=labels)
     elif path.suffix.lower() in _ARRAYS and path.is_file():
         found = _arrays(card, path, labels)
     else:
         others = "a folder of images, or " if built.get("pixels") else ""
-        others = "a .txt or .tsv with texts, or " if takes_texts(card) else others
+        others = "a .txt or .tsv with texts, or " if built.get("texts") else others
         raise TaskError(f"{str(path)!r}: expected {others}a .npy or .npz file with the model's inputs")
     if not len(found):
         raise TaskError(f"{str(path)!r} has no rows")
@@ -161,15 +141,7 @@ def read_new(
 def read_rows(preparation: Preparation, path: Path, *, labels: bool, leave_out: bool = False) -> NewData:
     """Read rows of a csv or parquet file by their columns' names, whatever their order in the file.
 
-    Args:
-        preparation: The model's.
-        path: The file.
-        labels: Whether to read the column to predict.
-        leave_out: Whether rows that cannot be read are left out, unless none is left; else they refuse the file.
-
-    Raises:
-        TaskError: The file cannot be read, or a cell does not fit.
-        ConfigurationError: It is parquet, and pyarrow is not installed.
+    With `leave_out` rows that cannot be read are left out, unless none is left; else they refuse the file.
     """
     sheet, schema = read_sheet(str(path)), preparation.schema
     target = schema.target.column
@@ -201,7 +173,7 @@ def _images(card: Mapping[str, Any], path: Path, labels: bool) -> NewData:
         return NewData(inputs, targets, remarks=remarks)
     paths = all_images(path)
     if not paths:
-        raise TaskError("; ".join([f"{str(path)!r} has no images ({', '.join(IMAGES)})", *left_out(path, [])]))
+        raise TaskError("; ".join([f"{str(path)!r} has no images ({', '.join(ENDINGS)})", *left_out(path, [])]))
     images = read_images("image-folder", paths, channels, side, resize=True)
     files = tuple(str(one.relative_to(path)) for one in paths)
     return NewData(_scaled(images.pixels), None, {"file": files}, (*images.remarks, *left_out(path, paths)))
@@ -219,7 +191,7 @@ def _arrays(card: Mapping[str, Any], path: Path, labels: bool) -> NewData:
         if wanted and name not in found:
             raise TaskError(f"{str(path)!r} has no array {name!r}; it has {', '.join(found) or 'none'}")
     inputs = as_inputs(card, found[INPUTS], str(path))
-    targets = as_targets(found[TARGETS], len(inputs), str(path)) if labels else None
+    targets = _as_targets(found[TARGETS], len(inputs), str(path)) if labels else None
     return NewData(inputs, targets, {"row": tuple(str(number) for number in range(len(inputs)))})
 
 
@@ -235,15 +207,10 @@ def _loaded(path: Path) -> dict[str, Any]:
 
 
 def as_inputs(card: Mapping[str, Any], given: Any, where: str) -> Tensor:
-    """An array or a tensor as the model gets it; bytes of images become -1..1, as in training.
-
-    Args:
-        card: The model's.
-        given: Shape (rows, ...).
-        where: Where it is from, for messages.
+    """An array or a tensor, shape (rows, ...), as the model gets it; bytes of images become -1..1, as in training.
 
     Raises:
-        TaskError: It has another shape or is not of numbers.
+        TaskError: It has another shape or is not of numbers; the message says `where` it is from.
     """
     try:
         found = given.detach().cpu() if isinstance(given, Tensor) else torch.from_numpy(np.ascontiguousarray(given))
@@ -272,12 +239,8 @@ def token_count(card: Mapping[str, Any]) -> int | None:
     return int(built["options"]["vocabulary"]) if built.get("tokens") else None
 
 
-def as_targets(given: Any, rows: int, where: str) -> Tensor:
-    """Targets of an array file.
-
-    Raises:
-        TaskError: They are more or fewer than the rows, or no numbers.
-    """
+def _as_targets(given: Any, rows: int, where: str) -> Tensor:
+    """Targets of an array file."""
     found = np.asarray(given)
     if found.ndim == 0 or len(found) != rows:
         raise TaskError(f"{where}: {rows} inputs have {found.size if found.ndim == 0 else len(found)} targets")
