@@ -41,10 +41,13 @@ LINES_AT_ONCE = 300.0
 """Lines of the log that one key may cause, in the long run and at once; further ones are left out."""
 
 RATE = 125_000_000.0
-"""Bytes a second that one key may send, by default: a line of 1 Gbit/s. As many may come at once after a silence."""
+"""Bytes a second that one key may send, by default: a line of 1 Gbit/s."""
 
 CONNECTIONS = 256
 """Connections of one key, by default: one on which it waits, and one for each peer that it is joined to."""
+
+_BURST = 1.0
+"""Seconds of a key's rate that may come at once after a silence."""
 
 _AGAIN = 1.0
 """Seconds after which connections are accepted again when that has failed (too many open files, for example)."""
@@ -63,24 +66,6 @@ class Listed:
     name: str
 
 
-class Pace:
-    """A token bucket of the bytes of one key, which makes their sender wait; it holds those of one second.
-
-    Args:
-        rate: Bytes a second.
-        now: The time of its start, in seconds.
-    """
-
-    def __init__(self, rate: float, now: float) -> None:
-        self._rate, self._left, self._since = rate, rate, now
-
-    def spend(self, nbytes: int, now: float) -> float:
-        """Take these bytes; returns the seconds that their sender has to wait."""
-        self._left = min(self._rate, self._left + (now - self._since) * self._rate) - nbytes
-        self._since = now
-        return max(0.0, -self._left / self._rate)
-
-
 @dataclass
 class _Line:
     """A connection on which a peer waits for a caller."""
@@ -95,7 +80,7 @@ class _Key:
 
     key: bytes
     listed: Listed
-    pace: Pace
+    free_at: float  # when all that it has sent would have gone at its rate
     here: bool = False  # it waits, or has just been called and will wait again
     line: _Line | None = None
     waits: asyncio.Event = field(default_factory=asyncio.Event)  # set while it has a line
@@ -192,7 +177,7 @@ class Relay:
                         self._calls.pop(pair).cancel()
         for key, one in listed.items():
             if key not in self._keys:
-                self._keys[key] = _Key(key, one, Pace(self._rate, self._loop.time()))
+                self._keys[key] = _Key(key, one, self._loop.time() - _BURST)
         self.listed = listed
         # All others may be away, and are called again and again.
         claims = CLAIMS_A_SECOND + len(listed) / 2, CLAIMS_AT_ONCE + len(listed)
@@ -327,8 +312,10 @@ class Relay:
 
         async def passes(way: int, nbytes: int) -> None:
             copied[way] += nbytes
-            if delay := (caller, called)[way].pace.spend(nbytes, self._loop.time()):
-                await asyncio.sleep(delay)
+            sender, now = (caller, called)[way], self._loop.time()
+            sender.free_at = max(sender.free_at, now - _BURST) + nbytes / self._rate
+            if sender.free_at > now:
+                await asyncio.sleep(sender.free_at - now)
 
         _tell(near, TAKEN)
         self.joined += 1
