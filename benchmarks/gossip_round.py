@@ -144,9 +144,7 @@ async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path, liste
         build("ring", case.size),
         learner,
         transport,
-        Threads(
-            *(ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) for _ in range(2)), alike=True
-        ),
+        Threads(*(ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) for _ in range(2))),
         PeerLog(rank, None, "warning"),
         report=record,
     )

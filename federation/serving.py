@@ -152,8 +152,6 @@ async def serve(
     keep_heap()
     threads = settings.threads or share_of_cores(settings, settings.size)
     executor = ThreadPoolExecutor(1, "tensors", initializer=torch.set_num_threads, initargs=(threads,))
-    if threads == 1:
-        torch.set_num_threads(1)  # here, too, so that the event loop may mix a small body to the same bits
     disk = ThreadPoolExecutor(1, "disk", initializer=torch.set_num_threads, initargs=(1,))
     try:
         with (
@@ -161,7 +159,7 @@ async def serve(
             naming(out, rank_folder(settings.out, rank)),
             hold or held(out),
         ):
-            worker = Worker(executor, disk, alike=threads == 1)
+            worker = Worker(executor, disk)
 
             def leave(request: Mapping[str, Any]) -> Mapping[str, Any]:
                 """Drain a peer that runs no round: it stops."""

@@ -36,10 +36,6 @@ class About(Protocol):
     def payload_bytes(self) -> int:
         """The most bytes that one payload's buffers may have together."""
 
-    @property
-    def mixes_at_once(self) -> bool:
-        """Whether `mix_sound` always takes about as little as a hand-over between threads, and may run on any."""
-
 
 class Figures(Protocol):
     """Figures of a learner at a moment."""
@@ -74,8 +70,7 @@ class Learner(Protocol):
 
     All methods but `interrupt` and `receive_buffer` are called from one worker thread, one at a time, in the order of
     the round loop: train, release, evaluate, mix, evaluate, (in the last round) fine_tune, copied. In a round that the
-    peer sits out `sit_out` takes the place of train and release, and of mix where nothing comes. Where
-    `About.mixes_at_once` allows it, `mix_sound` is called from the event loop's thread.
+    peer sits out `sit_out` takes the place of train and release, and of mix where nothing comes.
     """
 
     @property

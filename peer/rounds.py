@@ -38,8 +38,7 @@ class RoundLoop:
     """Runs a peer's rounds; "A round" in docs/design.md gives the purpose of each step.
 
     Calls into the learner run on the worker, so the event loop keeps answering heartbeats. Calls that follow each
-    other are one job: a change between the two threads costs as much as sending some hundred kilobytes. So a body that
-    is mixed in less is mixed on the event loop (`Learner.mixes_at_once`).
+    other are one job: a change between the two threads costs as much as sending some hundred kilobytes.
 
     A completed round is copied in memory, and saved while the next one trains. Until then no message mentions the next
     round, and its body waits.
@@ -235,8 +234,7 @@ class RoundLoop:
         if behind and row is not None:
             refused = await self.worker.run(adopt_received, learner, number, received, row)
         else:
-            run = self.worker.run_at_once if learner.about.mixes_at_once else self.worker.run
-            refused = await run(mix_received, learner, received, row)
+            refused = await self.worker.run(mix_received, learner, received, row)
         for neighbor, reason in refused.items():
             self.driver.left_out(neighbor, reason)
             del received[neighbor]

@@ -20,22 +20,16 @@ class Worker:
             simulation share one thread a core.
         disk: Runs the jobs that wait for the disk; `executor` does if None. With another one, a peer can train while
             its last round's checkpoint is flushed.
-        alike: Whether the event loop's thread computes the same bits as the executor's, for `run_at_once`.
     """
 
-    def __init__(self, executor: Executor, disk: Executor | None = None, *, alike: bool = False) -> None:
+    def __init__(self, executor: Executor, disk: Executor | None = None) -> None:
         self._executor = executor
         self._disk = disk or executor
-        self._alike = alike
         self._jobs: dict[Executor, Future[Any]] = {}
 
     async def run(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the job and return what it returns. Cancelling the wait does not stop a job that has begun."""
         return await self._run(self._executor, lambda: job(*args, **kwargs))
-
-    async def run_at_once(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a job that takes no longer than a hand-over to a thread and back: on the event loop itself, if it may."""
-        return job(*args, **kwargs) if self._alike else await self.run(job, *args, **kwargs)
 
     async def write(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a job that is mostly waiting for the disk, as `run` does."""

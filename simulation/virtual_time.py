@@ -257,10 +257,6 @@ class VirtualWorker(Worker):
         """Run the job and return its result. Cancelling the wait does not undo a job that has begun."""
         return await self._take("run", job, lambda: job(*args, **kwargs))
 
-    async def run_at_once(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `run`."""
-        return await self.run(job, *args, **kwargs)
-
     async def write(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """As `run`, beside the jobs of `run`."""
         return await self._take("write", job, lambda: job(*args, **kwargs))

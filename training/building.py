@@ -16,8 +16,8 @@ from dpeer.training import payload
 from dpeer.training.algorithms import Algorithm, find_algorithm
 from dpeer.training.algorithms.plugins import blamed, extras_of, is_built_in, new_algorithm
 from dpeer.training.codecs import Codec, Dense, Masked, new_codec
-from dpeer.training.combinations import Combination, check, has_mixed
-from dpeer.training.device import HOST, Compute, keeps_small_numbers
+from dpeer.training.combinations import Combination, check
+from dpeer.training.device import HOST, Compute
 from dpeer.training.dpsgd.private_minibatches import Planned, PrivateMinibatches
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.flat import new_vector
@@ -177,7 +177,6 @@ def _about(algorithm: Algorithm, trainer: Trainer, gossip: Gossip, finishing: Fi
         digest=digest,
         payload_bytes=gossip.codec.payload_bytes if shares else 0,
         shares=shares,
-        mixes_at_once=gossip.brief and not has_mixed(algorithm) and keeps_small_numbers(),
         samples=len(trainer.data),
         body_parameters=trainer.body.count,
         shared_values=trainer.shared.count,

@@ -24,9 +24,6 @@ CPU = torch.device("cpu")
 
 T = TypeVar("T")
 
-_SMALL = 2.0**-1074
-"""The least number above zero."""
-
 _FULL: AbstractContextManager[object] = nullcontext()
 
 
@@ -188,8 +185,3 @@ def mapped(value: Any, change: Callable[[Tensor], Tensor], rest: Callable[[Any],
     if isinstance(value, Mapping):
         return {key: mapped(item, change, rest) for key, item in value.items()}
     return rest(value)
-
-
-def keeps_small_numbers() -> bool:
-    """Whether this thread computes with numbers as small as any; user code may have it take them for zero."""
-    return _SMALL * 1.0 > 0.0

@@ -38,7 +38,6 @@ class About:
         digest: SHA-256 (hex) of the bytes of extras and initial body, and of what is frozen outside the head if any.
         payload_bytes: The most bytes that one payload may have.
         shares: Whether anything leaves the peer at all.
-        mixes_at_once: Whether `mix_sound` always takes about as little as a hand-over between threads.
         samples: The number of training samples.
         body_parameters: The number of trained parameters that neighbors get.
         shared_values: The number of values that neighbors get: the body's parameters and the algorithm's extras.
@@ -54,7 +53,6 @@ class About:
     digest: str
     payload_bytes: int
     shares: bool
-    mixes_at_once: bool
     samples: int
     body_parameters: int
     shared_values: int

@@ -44,7 +44,6 @@ class VectorLearner:
     best_round = None
     kept_point = "mixed"
     finite = True
-    mixes_at_once = False
     disagreement = privacy = None
     gradients = 0
     steps = steps_asked = ()

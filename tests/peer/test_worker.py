@@ -29,14 +29,6 @@ async def test_writing_goes_on_beside_the_work_of_another_peer(threads):
     assert await work
 
 
-@pytest.mark.parametrize("alike", [True, False])
-async def test_a_job_that_may_runs_on_the_event_loop_where_that_computes_the_same(threads, alike):
-    worker = Worker(*threads, alike=alike)
-    own, other = threading.get_ident(), await worker.run(threading.get_ident)
-    assert own != other
-    assert await worker.run_at_once(threading.get_ident) == (own if alike else other)
-
-
 async def cancelled_write(threads):
     """A worker, its write that was cancelled while the job runs, and the event after which the job fails."""
     begun, go = threading.Event(), threading.Event()

@@ -46,34 +46,6 @@ def test_mix_sums_in_rank_order_with_the_own_released_body() -> None:
 # Training.
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "changes", "width", "at_once"),
-    [
-        ("dfedmdc", {}, 10, True),
-        ("dfedmdc", {}, 8000, False),
-        ("dfedmdc", {"compress": "int8"}, 10, False),
-        ("dfedmdc", {"robust": "median"}, 10, False),
-        ("fedavg-ls", {}, 10, False),
-    ],
-)
-def test_a_small_body_is_mixed_at_once_where_nothing_but_a_sum_is_made(
-    algorithm: str, changes: dict[str, Any], width: int, at_once: bool
-) -> None:
-    model = nn.Sequential(nn.Linear(6, width), nn.Linear(width, 3))
-    learner = make(algorithm=algorithm, h=Hyperparameters(**changes), model=model, head=("1",))
-    assert learner.about.mixes_at_once is at_once
-
-
-def test_where_user_code_has_small_numbers_taken_for_zero_the_thread_stays() -> None:
-    before = make()
-    assert torch.set_flush_denormal(True)
-    try:
-        assert not make().about.mixes_at_once
-    finally:
-        torch.set_flush_denormal(False)
-    assert before.about.mixes_at_once
-
-
 def test_interrupt_stops_between_two_minibatches() -> None:
     calls = 0
 

@@ -46,7 +46,6 @@ class WorldLearner:
     best_round = None
     kept_point = "mixed"
     finite = True
-    mixes_at_once = False
     disagreement = privacy = None
     digest = "same"
     gradients = 0

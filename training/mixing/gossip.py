@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.training.codecs.base import Codec, Dense, Masked, Undecodable, check_size
+from dpeer.training.codecs.base import Codec, Masked, Undecodable, check_size
 from dpeer.training.device import host
 from dpeer.training.errors import blame
 from dpeer.training.flat import Exchanged
@@ -25,9 +25,6 @@ from dpeer.training.mixing.guard import Guard, Vectors, distance, median
 from dpeer.training.mixing.weighted_sum import all_finite
 from dpeer.training.payload import Payload
 from dpeer.training.setting_texts import Robust
-
-_BRIEF = 2**14
-"""The most values of a body whose mix is brief."""
 
 Weigh = Callable[[Collection[int]], Mapping[int, float]]
 """Gives the weights of these ranks and the own."""
@@ -66,12 +63,6 @@ class Gossip:
     def spent(self) -> dict[str, Any] | None:
         """The cost of privacy so far, JSON values; None where releases cost nothing."""
         return None
-
-    @property
-    def brief(self) -> bool:
-        """Whether a mix takes about a tenth of a millisecond, whatever came."""
-        small = self._body.count <= _BRIEF and self._body.data.device.type == "cpu"
-        return small and type(self) is Gossip and type(self.codec) is Dense and self._guard.plain
 
     def release(self, number: int, receivers: Sequence[int] = ()) -> Payload | None:
         """Round `number`'s body for all neighbors, in read-only buffers that never change again; None: say nothing."""
