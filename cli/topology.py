@@ -20,9 +20,9 @@ from dpeer.results import units
 from dpeer.sections import names
 from dpeer.topology import FORMS, TIME_VARYING, TOPOLOGIES, Analysis, Topology, analyse, build, size_of, split_names
 from dpeer.topology import spectral_gap as gap_of
-from dpeer.topology.connectivity import LIMIT, survivable_losses
-from dpeer.topology.declared import DECLARED, stationary
+from dpeer.topology.mixing_matrix import DECLARED, stationary
 from dpeer.topology.settings import GraphSettings
+from dpeer.topology.spectrum import LIMIT, survivable_losses
 from dpeer.topology.user_graphs import is_function
 
 DEFAULT_SIZE = 8

@@ -15,7 +15,7 @@ from dpeer.federation.run_settings import NetworkPart
 from dpeer.peer.core.member_list import Former, Member, MemberList, MemberListError, is_quorum
 from dpeer.peer.core.member_lists import Stamp
 from dpeer.topology import Topology, shared_name
-from dpeer.topology.declared import DECLARED, spelled
+from dpeer.topology.mixing_matrix import DECLARED, spelled
 from dpeer.topology.settings import GraphSettings, build_graph
 
 _CHANGES = ("size", "topology", "weights", "edges", "rounds")

@@ -29,7 +29,7 @@ from dpeer.federation.settings import Settings
 from dpeer.peer.peer import dialled
 from dpeer.sections import in_words
 from dpeer.toml_text import comment, value_text
-from dpeer.topology.declared import DECLARED
+from dpeer.topology.mixing_matrix import DECLARED
 from dpeer.topology.settings import build_graph
 from dpeer.training.data.tables.schema import read_schema
 

@@ -31,7 +31,7 @@ from dpeer.federation.run_settings import (
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.sections import Mark, Section, marked, meaning_of
 from dpeer.topology import size_of
-from dpeer.topology.declared import DECLARED, spelled
+from dpeer.topology.mixing_matrix import DECLARED, spelled
 from dpeer.topology.settings import GraphSettings
 from dpeer.training.lora import FORM
 from dpeer.training.settings import DataPart, PlainOptions, TrainingPart

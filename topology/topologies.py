@@ -16,13 +16,21 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from dpeer.exceptions import TopologyError, UnknownName
-from dpeer.topology.declared import DECLARED, check_graph, parse, spelled, stationary
-from dpeer.topology.graphs import FIXED, Graph, Ranks
-from dpeer.topology.mixing_matrix import CONNECTED, WEIGHT_RULES, MixingMatrix, component_count, mixing_matrix
+from dpeer.topology.graphs import FIXED, Graph, Ranks, parsed
+from dpeer.topology.mixing_matrix import (
+    CONNECTED,
+    DECLARED,
+    WEIGHT_RULES,
+    MixingMatrix,
+    check_graph,
+    component_count,
+    mixing_matrix,
+    parse,
+    spelled,
+    stationary,
+)
 from dpeer.topology.neighborhood import Neighborhood, check_rank
-from dpeer.topology.random_graphs import RANDOM
-from dpeer.topology.specs import parsed
-from dpeer.topology.time_varying_graphs import TIME_VARYING, TimeVaryingGraph
+from dpeer.topology.random_graphs import RANDOM, TIME_VARYING, TimeVaryingGraph
 from dpeer.topology.user_graphs import PREFIX, file_graph, is_function, plugin_graph, shown
 
 _FUNCTIONS: dict[str, Callable[..., Graph | TimeVaryingGraph]] = {**FIXED, **RANDOM, **TIME_VARYING}

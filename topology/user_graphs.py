@@ -15,8 +15,7 @@ import numpy as np
 
 from dpeer import plugins
 from dpeer.exceptions import TopologyError, describe
-from dpeer.topology.graphs import Graph
-from dpeer.topology.specs import FORMS
+from dpeer.topology.graphs import FORMS, Graph
 
 PREFIX = "file:"
 PLUGIN = plugins.Kind("topology", "function", "graph", TopologyError, inspect.isfunction)

@@ -6,7 +6,7 @@ import networkx as nx
 import pytest
 
 from dpeer.topology import Isolated, Participation, ServerSampling, build, temporal_diameter
-from dpeer.topology.connectivity import LIMIT, survivable_losses
+from dpeer.topology.spectrum import LIMIT, survivable_losses
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpeer.exceptions import TopologyError
 from dpeer.topology import Participation, Topology, analyse, build, spectral_gap
-from dpeer.topology.declared import spelled, stationary
+from dpeer.topology.mixing_matrix import spelled, stationary
 
 Dense = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from dpeer.topology import analyse, build, eigen, spectral_gap
-from dpeer.topology.declared import spelled
+from dpeer.topology.mixing_matrix import spelled
 
 
 def two_cliques(size: int) -> "nx.Graph[int]":

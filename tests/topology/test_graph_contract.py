@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpeer.exceptions import TopologyError
 from dpeer.topology import FORMS, TIME_VARYING, TOPOLOGIES, WEIGHTS, Topology, analyse, build, spectral_gap, split_names
-from dpeer.topology.specs import Form
+from dpeer.topology.graphs import Form
 
 Dense = NDArray[np.float64]
 
