@@ -46,10 +46,7 @@ class NumberOr(click.ParamType):  # type: ignore[type-arg, unused-ignore]
 def stated(section: type[BaseModel], *names: str, **more: Any) -> Callable[[F], F]:
     """Options for settings of commands that read no federation file: a setting's own default is the option's.
 
-    Args:
-        section: Has the fields.
-        names: Names of fields, in the order of the help.
-        more: Further arguments of `click.option`, such as a `type` that reads another notation.
+    `more` are further arguments of `click.option`, such as a `type` that reads another notation.
     """
 
     def decorate(command: F) -> F:

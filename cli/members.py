@@ -304,9 +304,6 @@ def _submit(
 ) -> int:
     """Make the list of a change, print what it changes, sign it, and hand it over or write it to a file.
 
-    Returns:
-        The exit code.
-
     Raises:
         ConfigurationError: The change cannot be made.
     """
@@ -369,9 +366,6 @@ def _check_training(settings: Settings, one: MemberList) -> None:
 
 def _hand_over(folder: Path, before: MemberList, one: MemberList) -> int:
     """Hand a list to a running peer, and wait until it counts.
-
-    Returns:
-        The exit code.
 
     Raises:
         ConfigurationError: The peer does not take it, or another list counts in its place.

@@ -36,10 +36,8 @@ Planned widths are larger than most cells, so that a live table keeps its column
 def peers_table(found: Sequence[Place], earlier: Mapping[Path, Rates] | None = None, width: int | None = None) -> Table:
     """The table of these peers; below it a line with the columns that are left out, if any.
 
-    Args:
-        found: The peers, by rank.
-        earlier: By folder of a place, its bytes a second; None for the short table.
-        width: Characters that a line may have; None for a table with all columns.
+    `earlier` has each place's bytes a second by its folder (None: the short table), `width` is the most characters of a
+    line (None: all columns).
     """
     answers = [one.answer for one in found if one.answer is not None and one.answer["rounds"] is not None]
     names = ["rank", "rounds", "quorum"]
@@ -87,13 +85,7 @@ def _that_fit(names: Sequence[str], rows: Sequence[Mapping[str, str]], width: in
 
 
 class Rates:
-    """Bytes a second that a peer has sent and received since the look before.
-
-    Args:
-        answer: Its snapshot.
-        time: The clock time of that.
-        before: The rates as they were at the look before.
-    """
+    """Bytes a second that a peer has sent and received since the look before."""
 
     def __init__(self, answer: Mapping[str, Any], time: float, before: Rates | None = None) -> None:
         self.time, self.pid = time, answer["pid"]

@@ -224,10 +224,6 @@ class Bar(AbstractContextManager["Bar"]):
     """Progress bar of completed rounds on a terminal; elsewhere nothing.
 
     It is drawn on threads of its own: `begin` and `completed` never wait for a reader.
-
-    Args:
-        terminal: Where it is shown, under the lines.
-        rounds: Number of rounds.
     """
 
     def __init__(self, terminal: Terminal, rounds: int) -> None:

@@ -42,13 +42,7 @@ _VALUES = ("mae", "rmse", "r2")
 
 
 def show(console: Console, summary: Mapping[str, Any], out: Path) -> None:
-    """Print how the peers did, beside their local-only models if those were trained, and where the files are.
-
-    Args:
-        console: Where it is printed.
-        summary: The run's, with the effect of federating if that was measured.
-        out: The run's folder.
-    """
+    """Print how the peers did, beside their local-only models if those were trained, and where the files are."""
     if all(rounds is None for rounds in summary["completed_rounds"]):
         return  # no peer left a result
     worth = effects_by_rank(summary.get("worth")) or (None,) * len(summary["kept_point"])

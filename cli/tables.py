@@ -13,12 +13,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 
 def plain_table(*, gap: int = 2, **more: Any) -> Table:
-    """A table without columns yet: a rule under its head, and only spaces between columns.
-
-    Args:
-        gap: Columns of the terminal between two columns of the table.
-        more: Further arguments of rich's `Table`.
-    """
+    """A table without columns yet: a rule under its head, and only spaces (`gap` of them) between columns."""
     return Table(box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False, show_edge=False, **more)
 
 

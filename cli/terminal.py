@@ -35,11 +35,7 @@ class Terminal(AbstractContextManager["Terminal"]):
     """Prints lines on a thread of its own, in order, until its block ends; the thread keeps no process from ending.
 
     Args:
-        console: Where to; stderr if None.
         patience: Seconds to wait for a reader at the end.
-
-    Attributes:
-        console: For a drawing that renews itself, on a thread of its own.
     """
 
     def __init__(self, console: Console | None = None, patience: float = PATIENCE) -> None:

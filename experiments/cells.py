@@ -57,7 +57,6 @@ class Variant:
 
     Attributes:
         label: The row's name: the text that was given.
-        algorithm: The algorithm's name.
         changes: Settings that the row has of its own, by field name.
     """
 
@@ -123,12 +122,7 @@ def parse_variant(text: str) -> Variant:
 
 
 def setting_name(key: str, where: str, *, of_a_row: bool = False) -> str:
-    """The field of `Settings` that a key names, with ``-`` or ``_``.
-
-    Args:
-        key: The key as it was typed.
-        where: Where it was typed, for the message.
-        of_a_row: Whether the setting is one row's own, and not one table's.
+    """The field of `Settings` that a key names, with ``-`` or ``_``: of one row, or of a whole table.
 
     Raises:
         UnknownName: The key names no setting.
@@ -193,7 +187,6 @@ class Cell:
         variant: The row of the table.
         condition: The table; the first one, if the run serves several.
         seed: The repetition.
-        settings: The settings that it runs with.
     """
 
     variant: Variant
@@ -275,13 +268,7 @@ def make_cell(
 ) -> Cell:
     """A cell with its settings checked.
 
-    Args:
-        base: The settings that all cells share, as they were given.
-        variant: Its row.
-        condition: Its table.
-        seed: Its repetition.
-        out: The comparison's folder.
-        mark: Ends the folder's name, so that cells that agree in all of the above have folders of their own.
+    `mark` ends the folder's name, so that cells that agree in all of the others have folders of their own.
 
     Raises:
         ConfigurationError: The settings cannot be used.

@@ -42,9 +42,7 @@ class Compared:
     """The result of a comparison.
 
     Attributes:
-        about: Lines about seeds, rounds, intervals and columns.
         chosen: The hyperparameters chosen on validation data, a line for each row; empty without a grid.
-        tables: The tables.
         files: The files that were written: the tables, and one with a line for every peer.
         figures: The figures of the tables as plain JSON values.
     """
@@ -68,10 +66,6 @@ class Comparison:
     """One comparison, from choosing hyperparameters to tables.
 
     Args:
-        experiment: Rows, tables and seeds.
-        out: Where runs and tables lie.
-        launcher: Where runs are made.
-        watch: Shows their progress.
         shard: Which runs are made; None for all, and the tables.
     """
 

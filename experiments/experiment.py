@@ -93,13 +93,8 @@ class Experiment:
     """A comparison, checked.
 
     Attributes:
-        base: The settings that all cells share, as they were given.
-        variants: The rows.
-        conditions: The tables.
-        seeds: The repetitions.
         baseline: The label of the row that trains alone.
         reference: The label of the row that the others are compared with.
-        grid: The hyperparameters that are chosen on validation data, with their values.
         validation: Share of the training samples held out for that choice; 0 where the task brings validation data.
     """
 
@@ -114,12 +109,7 @@ class Experiment:
 
 
 def load(path: Path | None, settings: Mapping[str, Any], plan: Mapping[str, Any]) -> Experiment:
-    """Put an experiment together, and check it; flags win over the file.
-
-    Args:
-        path: The experiment's file; None without one.
-        settings: Flags that are settings, by field name.
-        plan: Flags that are the comparison's own, by field of `Plan`.
+    """Put an experiment together from its file and flags (settings, and fields of `Plan`), and check it; flags win.
 
     Raises:
         ConfigurationError: Names the key, the value and right values.

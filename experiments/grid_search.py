@@ -107,18 +107,10 @@ def trials(
     validation: float,
     out: Path,
 ) -> list[Trial]:
-    """The trials of a row: every point of the grid, without settings that have no effect on the row.
+    """The trials of a row: every point of the grid, without settings that have no effect on the row or are its own.
 
-    Args:
-        base: The settings that all cells share.
-        variant: The row; settings that it sets itself are not tried.
-        grid: The directions.
-        condition: The condition under which the row is tried.
-        validation: Share of each peer's training samples to hold out; 0 where the task brings validation data.
-        out: The comparison's folder.
-
-    Returns:
-        One trial a point; none where nothing of the grid matters to the row.
+    `validation` is the share of each peer's training samples to hold out; 0 where the task brings validation data. None
+    is made where nothing of the grid matters to the row.
     """
     axes = [(names, axis.values) for axis in grid if (names := axis.of(variant))]
     if not axes:

@@ -44,9 +44,6 @@ class Ended:
     Attributes:
         status: `done`; `stopped` by a signal, after its last minibatch; `failed` with an error of its own; `lost` with
             its worker, so that only files are left.
-        error: What failed, or why the worker is lost.
-        exit_code: Of an error.
-        traceback: The worker's own.
     """
 
     status: Literal["done", "stopped", "failed", "lost"]
@@ -86,11 +83,6 @@ OpenLauncher = Callable[[Sequence["Cell"]], AbstractContextManager[Launcher]]
 def find_launcher(name: str, jobs: int | None, out: Path) -> OpenLauncher:
     """Find a launcher and check what it needs; nothing is started.
 
-    Args:
-        name: One of `LAUNCHERS`.
-        jobs: Cells at a time; None for the launcher's own number.
-        out: The comparison's folder.
-
     Raises:
         ConfigurationError: A library is missing.
     """
@@ -99,12 +91,10 @@ def find_launcher(name: str, jobs: int | None, out: Path) -> OpenLauncher:
 
 
 def run_cells(cells: Sequence[Cell], open_launcher: OpenLauncher, tell: Callable[[str], None]) -> bool:
-    """Run every cell that is not done; returns whether all are, False if it was stopped by Ctrl-C.
+    """Run every cell that is not done, and call `tell` with the name of each that has ended.
 
-    Args:
-        cells: The cells that have to be there.
-        open_launcher: Where they run.
-        tell: Called with the name of each cell that has ended.
+    Returns:
+        Whether all are done; False if Ctrl-C stopped it.
 
     Raises:
         OutputError: A folder holds another run, or cannot be written; nothing has been run.
@@ -245,12 +235,7 @@ def _outlive(parent: int) -> None:
 
 
 def run_one(settings: Settings, signals: Collection[signal.Signals] = STOP_SIGNALS) -> Ended:
-    """Run one cell; this process runs no other.
-
-    Args:
-        settings: The cell's.
-        signals: Those that stop it, blocked when this is called and after it.
-    """
+    """Run one cell; this process runs no other. The signals stop it, and are blocked when this is called and after it."""
     try:
         return _simulated(settings, signals)
     except KeyboardInterrupt:  # before its rounds, and not blocked

@@ -23,13 +23,6 @@ Measure = Literal["accuracy", "accuracy_mixed", "accuracy_trained"]
 class Result:
     """The metrics of all peers of one cell. An accuracy is NaN where training has diverged so far that none is left.
 
-    Args:
-        folder: The cell's folder.
-
-    Attributes:
-        algorithm: Its name.
-        peers: The summary of each peer, by rank.
-
     Raises:
         OutputError: Some of its files are missing or damaged.
         ConfigurationError: The task has no accuracy.
@@ -167,7 +160,6 @@ class RowFigures:
     """One row's figures, all of the same rounds; NaN where training has left no accuracy.
 
     Attributes:
-        mean: The mean over seeds and peers.
         worst: The mean over seeds of the worst peer's.
         below: The share of peers below their own baseline, all peers of all seeds counting alike; None for the
             baseline itself, and without one.
@@ -182,15 +174,7 @@ class RowFigures:
 
 
 def figures(row: str, rows: ResultsByRow, measure: Measure, baseline: str | None, reference: str) -> RowFigures:
-    """A row's figures.
-
-    Args:
-        row: Which.
-        rows: The results of all rows.
-        measure: Which of the accuracies.
-        baseline: The row that trains alone, if any does.
-        reference: The row that the others are compared with.
-    """
+    """A row's figures."""
     found = {name: [result.accuracies(measure) for result in rows[name]] for name in {row, reference}}
     here = found[row]
     difference = None

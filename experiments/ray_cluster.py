@@ -59,10 +59,6 @@ def prepare(jobs: int | None, out: Path) -> OpenLauncher:
 def _connected(address: str, log: Path) -> Iterator[None]:
     """A connection to a Ray cluster, unless this process has one already.
 
-    Args:
-        address: The cluster's.
-        log: The file for what Ray prints, if it prints anything.
-
     Raises:
         ConfigurationError: No cluster is there.
     """
@@ -158,12 +154,7 @@ class _Ray:
 
 
 def _run(settings: Settings, home: str) -> Ended:
-    """Run a cell on the main thread of a Ray worker, which ends with it.
-
-    Args:
-        settings: The cell's, with an absolute folder.
-        home: The folder that relative paths of the settings start from.
-    """
+    """Run a cell on the main thread of a Ray worker, which ends with it; relative paths start from the folder `home`."""
     # Ray cancels by an interrupt. Another signal ends the worker, and the cell goes on elsewhere.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -32,10 +32,7 @@ class Table:
     """A table as text.
 
     Attributes:
-        title: One line above it.
         columns: Headings; the first is that of the rows' names.
-        rows: Cells, as text.
-        remarks: Lines below it.
     """
 
     title: str
@@ -55,15 +52,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def accuracy_table(condition: str, measure: Measure, rows: ResultsByRow, baseline: str | None, reference: str) -> Table:
-    """Accuracies of all rows of one condition, over seeds; every column is of the last round, or of the kept model.
-
-    Args:
-        condition: The condition in words.
-        measure: Which of the accuracies.
-        rows: The results.
-        baseline: The row that trains alone, if any does.
-        reference: The row that the others are compared with.
-    """
+    """Accuracies of all rows of one condition, over seeds; every column is of the last round, or of the kept model."""
     title, name = ("of the kept model", "kept") if measure == "accuracy" else ("last round", "last round")
     columns = ["", name, "worst peer"]
     columns += [f"below {baseline}"] * (baseline is not None)
@@ -151,13 +140,7 @@ def _four(value: float | None) -> str:
 
 
 def csv_rows(rows: ResultsByRow, condition: Mapping[str, Any], seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """The figures that the tables are made of, a line for each peer; None for a figure that is not known.
-
-    Args:
-        rows: The results.
-        condition: The settings in which the table differs from others.
-        seeds: The repetitions.
-    """
+    """The figures that the tables are made of, a line for each peer; None for a figure that is not known."""
     measures: tuple[Measure, ...] = ("accuracy", *MEASURES)
     lines = []
     for name, results in rows.items():
@@ -185,12 +168,7 @@ def csv_text(lines: Sequence[Mapping[str, Any]]) -> str:
 
 
 def as_json(experiment: Experiment, found: Sequence[tuple[Condition, ResultsByRow]]) -> dict[str, Any]:
-    """All figures of a comparison; null is a figure that is not known or not finite.
-
-    Args:
-        experiment: The comparison.
-        found: For each table its condition and the results.
-    """
+    """All figures of a comparison; null is a figure that is not known or not finite."""
     e = experiment
     tables = [
         {

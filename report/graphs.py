@@ -41,12 +41,9 @@ _EXACT_LIMIT = 100
 
 
 def draw_tile(axes: Axes, graph: Topology, colors: Sequence[Any] = ()) -> None:
-    """Draw a graph, with its peers' numbers where they are few.
+    """Draw a graph (of one that changes, the first rounds) with its peers' numbers where they are few.
 
-    Args:
-        axes: Where.
-        graph: The graph; of one that changes, the first rounds.
-        colors: Each peer's, by rank; white without them.
+    `colors` are the peers', by rank; white without them.
     """
     axes.axis("off")
     axes.set_aspect("equal")

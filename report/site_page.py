@@ -35,13 +35,7 @@ _Rows = list[tuple[str, Any]]
 
 
 def page(folder: Path, records: SiteRecords, title: str | None = None) -> str:
-    """The page as HTML.
-
-    Args:
-        folder: The rank's folder, which is asked which files exist.
-        records: What it holds.
-        title: The heading.
-    """
+    """The page as HTML."""
     r, summary, settings = records, records.summary, records.summary.settings
     spent = summary.privacy
     extras = {name: count for name, count in summary.extras.items() if isinstance(count, int)}

@@ -55,13 +55,10 @@ class Panel:
     """One part of the page: a picture, a table or a sentence.
 
     Attributes:
-        title: The heading.
         caption: How to read the picture or table; or why none is shown.
         alt: The picture in words.
-        figure: The picture.
         lead: A sentence above the table.
         columns: The table's columns: their headings, and how their cells are set (see templates/table.html).
-        rows: The table's cells.
         terms: Names with values, below the caption.
     """
 
@@ -165,12 +162,7 @@ LINES = 8
 
 @dataclass(frozen=True)
 class Report:
-    """The data that panels draw from.
-
-    Attributes:
-        grouped: All runs, in groups that differ in their seed alone.
-        measure: The metric that the runs are judged by.
-    """
+    """The data that panels draw from."""
 
     grouped: Grouped
     measure: Measure

@@ -117,12 +117,7 @@ def effects_by_rank(value: Any) -> tuple[Effect | None, ...]:
 
 
 def closing_lines(effect: Effect, folder: str | None = None) -> list[str]:
-    """The lines that a peer's run ends with.
-
-    Args:
-        effect: The peer's.
-        folder: The folder that `dpeer worth` can be given; None to leave the command out.
-    """
+    """The lines that a peer's run ends with; `folder` is that of a `dpeer worth` which they name, None for no command."""
     later = f"; dpeer worth {shlex.quote(folder)} makes it later" if effect.is_unfinished and folder is not None else ""
     missing = [] if effect.why is None else [f"no comparison with {LOCAL_ONLY}: {effect.why}{later}"]
     if effect.rows is None:
@@ -298,10 +293,7 @@ class Gain:
 
     Attributes:
         gain: The mean; positive where the first model is better.
-        low: The lower end of the interval.
-        high: The upper end.
         differ: The number of rows on which the two differ.
-        verdict: The verdict that follows from these.
     """
 
     gain: float
@@ -356,9 +348,6 @@ def pooled(found: Sequence[Effect | None]) -> Effect | None:
     for all peers, as Agresti and Min (2005) do; and an exact sign test of all these rows must agree. Of losses they
     follow from the peers' own intervals.
 
-    Args:
-        found: Each peer's effect.
-
     Returns:
         None for fewer than two peers, or where not all have been compared, by the same measure, or if a summary lacks
         one of the numbers.
@@ -399,12 +388,7 @@ def pooled_text(found: Sequence[Effect | None]) -> str:
 
 
 def members_text(found: Mapping[int, Effect | None], members: Sequence[int]) -> str:
-    """The gain of all members together in a sentence, and which compared peers are none any more.
-
-    Args:
-        found: Each peer's effect, by rank.
-        members: The ranks in the last member list.
-    """
+    """The gain of all members together in a sentence, and which compared peers are none any more."""
     gone = [str(rank) for rank, one in sorted(found.items()) if rank not in members and one is not None and one.verdict]
     left = f"not counted, because no member any more: rank {', '.join(gone)}" if gone else ""
     return "; ".join(filter(None, (pooled_text([found.get(rank) for rank in members]), left)))

@@ -24,8 +24,6 @@ class Group:
     """Runs that are shown as one.
 
     Attributes:
-        number: The group's place in the report, from 1.
-        label: The group's name.
         values: The group's value of every setting in which groups differ, as text.
         runs: One run for each seed.
     """
@@ -76,10 +74,8 @@ class Grouped:
 def group_runs(runs: Sequence[RunFolder], labels: Sequence[str] = (), aside: Collection[str] = ()) -> Grouped:
     """Put runs together that differ in nothing but their seed.
 
-    Args:
-        runs: All runs.
-        labels: Names for the runs of the first, second, ... folder; runs of different names are not grouped.
-        aside: Settings that do not decide about results: where and how a run was made.
+    `labels` name the runs of the first, second, ... folder; runs of different names are not grouped. `aside` are settings
+    that do not decide about results: where and how a run was made.
     """
     ignored = {"seed", *aside, "rank"}
 
@@ -175,7 +171,6 @@ class Measure:
     Attributes:
         key: The metric's name in the files.
         trained: The name of the same metric before mixing; None without one.
-        name: The metric in words.
         axis: The axis's title, with the unit.
         most_is_best: Whether higher values are better.
     """

@@ -26,8 +26,6 @@ class PeerFolder:
     """The files that one peer left.
 
     Attributes:
-        rank: Its rank.
-        metrics: Its metrics.jsonl.
         summary: Its summary.json; None without one (yet).
     """
 
@@ -43,9 +41,7 @@ class PeerFolder:
     def last(self, figure: Figure, *, mixed: bool = False) -> float | None:
         """A figure at the end: of the kept model from the summary, else of the last round that has it.
 
-        Args:
-            figure: Which.
-            mixed: Whether it is to be that after mixing, also where another model was kept.
+        With `mixed` it is that after mixing, also where another model was kept.
         """
         kept: float | None = getattr(self.summary, f"{figure}{_MIXED if mixed and figure in _KEPT else ''}", None)
         found = (_figure(one, figure) for one in reversed(list(self.entries.values())))
@@ -68,9 +64,7 @@ class RunFolder:
     """One run.
 
     Attributes:
-        folder: Where it is.
         summary: Its summary.json; None without one, or if it is an earlier part's.
-        settings: Its settings, as far as they are known.
         peers: The peers that left files, by rank.
         status: done, stopped, failed or unfinished.
         notes: Damage and missing files, a sentence each.

@@ -29,14 +29,10 @@ class Site:
     """The effect of federating at one site, as its file has it.
 
     Attributes:
-        name: The file.
-        version: The dpeer that wrote it.
         federation: A hash of all that the federation's peers compare.
         size: How many peers the federation had at its start.
         member_list: The number of the member list that the peer used last; 0 is the federation file.
         members: The ranks in it.
-        rank: This site's peer.
-        rounds: How many rounds it has completed.
         worth: Measure, number of rows, gain, interval and verdict.
     """
 

@@ -48,12 +48,7 @@ _RANKS = 0.65
 
 @dataclass(frozen=True)
 class Alert:
-    """One alert.
-
-    Attributes:
-        kind: Which.
-        text: A sentence for the log and the terminal.
-    """
+    """One alert."""
 
     kind: Kind
     text: str
@@ -91,11 +86,7 @@ class AlertMonitor:
         return sorted(self._given)
 
     def look(self, entry: Mapping[str, Any]) -> list[Alert]:
-        """The alerts that are new with this line.
-
-        Args:
-            entry: The line of the round that follows those before.
-        """
+        """The alerts that are new with this line."""
         line = RoundRecord.of(entry)
         found: dict[Kind, str] = {}
         if line.diverged:

@@ -33,10 +33,6 @@ _LONGEST = 1e9
 def read_size(option: str, text: str) -> int:
     """Bytes from 45MB, 45 MiB or 45000000.
 
-    Args:
-        option: The name for the error, for example `--body-bytes`.
-        text: The text to read.
-
     Raises:
         ConfigurationError: It is something else, or not from 1 byte to 1000 TB.
     """

@@ -26,10 +26,7 @@ Agreement: TypeAlias = "Vector | None"
 def smallest(matrix: Sparse, *, laplacian: bool = False, agreement: Agreement = None) -> float:
     """The smallest eigenvalue of a symmetric positive semidefinite matrix, (m, m), with a relative error below 1e-6.
 
-    Args:
-        matrix: The matrix.
-        laplacian: Whether it is connected and has the eigenvalue 0 of agreement, which does not count.
-        agreement: That eigenvalue's vector.
+    Of a connected Laplacian the eigenvalue 0, whose vector is that of agreement, does not count.
     """
     size = matrix.shape[0]
     moved = 2.0 * float(matrix.diagonal().max()) + 1.0 if laplacian else 0.0  # beyond all other eigenvalues

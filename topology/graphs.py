@@ -30,7 +30,6 @@ class Graph:
     """A graph as a list of its edges.
 
     Attributes:
-        size: The number of peers.
         sender: One end of each edge; the sending one if the graph is directed, (edges,).
         receiver: The other end, (edges,).
         directed: Whether an edge carries bodies one way only. Otherwise each is listed once.

@@ -156,12 +156,8 @@ def mixing_matrix(
 ) -> MixingMatrix:
     """The mixing matrix of a graph. Directed ones take equal weights, the only ones that are defined on them.
 
-    Args:
-        graph: A graph that is undirected, or in which all peers have equally many in-neighbors.
-        rule: One of `WEIGHT_RULES`; a graph that brings its own weights keeps them.
-        name: The graph's name in errors.
-        columns: Whether the columns, too, sum to one.
-        declared: What each peer brings, by rank, in place of a rule; the graph is one of `check_graph`.
+    `name` is the graph's in errors; `columns`: whether the columns, too, sum to one; `declared`: what each peer brings, in
+    place of a rule. A directed graph has equally many in-neighbors everywhere.
 
     Raises:
         TopologyError: The rule does not suit the graph, or the matrix would not average.
@@ -293,13 +289,7 @@ def check_graph(graph: Graph) -> None:
 
 
 def message_weights(graph: Graph, degrees: NDArray[np.int64], numbers: Sequence[float]) -> NDArray[np.float64]:
-    """W_ij of every message from j to i, in the order of `Graph.messages`, (messages,).
-
-    Args:
-        graph: An undirected graph.
-        degrees: The number of each peer's neighbors, (size,).
-        numbers: What each peer brings, (size,).
-    """
+    """W_ij of every message from j to i, in the order of `Graph.messages`, (messages,)."""
     sender, receiver = graph.messages()
     brings, d = np.asarray(numbers, dtype=np.float64), 1.0 + degrees
     return np.asarray(np.minimum(1.0 / d[receiver], brings[sender] / brings[receiver] / d[sender]))

@@ -88,7 +88,6 @@ class Neighborhood:
     """The graph of one round as one peer sees it.
 
     Attributes:
-        rank: The peer.
         row: The peer's row of the mixing matrix, for a round in which all in-neighbors' bodies come.
         in_neighbors: The ranks it receives from in this round, sorted.
         out_neighbors: The ranks it sends to in this round, sorted.
@@ -135,11 +134,7 @@ class Graphs(Protocol):
 
 @dataclass(frozen=True)
 class Isolated:
-    """No exchange at all: every peer keeps what it has (the identity as mixing matrix).
-
-    Attributes:
-        size: The number of peers.
-    """
+    """No exchange at all: every peer keeps what it has (the identity as mixing matrix)."""
 
     size: int
 

@@ -38,7 +38,6 @@ class Participation:
     """Any graphs, of which only some peers take part in each round; the others have no neighbors in it.
 
     Attributes:
-        graphs: The graphs as they are when everyone takes part.
         fraction: The share of the peers that takes part in each round, more than 0 and at most 1.
         seed: The seed of the draws, at least 0. Public: every peer makes the same draw by itself.
     """

@@ -194,8 +194,6 @@ class TimeVaryingGraph:
     Attributes:
         draw: Round number -> its graph; the same on every peer.
         period: After how many rounds the graphs repeat; None if they never do.
-        doubly_stochastic: Whether the matrices are doubly stochastic.
-        parameters: The graphs' parameters; they define them together with name and size.
     """
 
     draw: Callable[[int], Graph]

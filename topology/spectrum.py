@@ -43,15 +43,12 @@ class Analysis:
     """The mixing speed and the cost of a topology.
 
     Attributes:
-        topology: The graph's name.
-        size: The number of peers.
         second_singular_value: lambda, the factor by which a period shrinks disagreement at least.
         spectral_gap: 1 - lambda: 1 is the exact average after a period, 0 no mixing at all.
         rounds: Gossip rounds until the worst disagreement has shrunk 1000-fold.
         degree_min: The fewest messages a peer sends in a round.
         degree_max: The most messages a peer sends in a round.
         bytes_per_round_factor: The mean number of messages that a peer sends in a round.
-        paper_formula: What `paper_formula` gives.
         gap_per_message: The gap of a period, divided by the messages that a peer sends in it on average.
         period: The rounds of a period: 1 for a graph that does not change.
         doubly_stochastic: Whether the average over the peers is kept.
@@ -200,10 +197,6 @@ def temporal_diameter(graphs: Graphs, rounds: int) -> int:
     For a fixed graph this is its (directed) diameter. For a time-varying one it is the largest temporal diameter found
     from a few rounds on.
 
-    Args:
-        graphs: The graph of every round.
-        rounds: How many rounds the run has.
-
     Returns:
         A number of rounds, at least 1 and at most `rounds`; `rounds` where a message does not reach every peer.
     """
@@ -236,10 +229,6 @@ def survivable_losses(graphs: Graphs, rounds: int) -> int | None:
 
     That is the vertex connectivity less one, of all edges of the run together: each peer that is left still reaches
     every other one. Whether those that are left go on is another matter: they must be a quorum.
-
-    Args:
-        graphs: The graph of every round.
-        rounds: How many rounds the run has.
 
     Returns:
         A number from 0 to size - 2; None for more than `LIMIT` peers.

@@ -47,7 +47,6 @@ class Dashboard:
     Args:
         address: Where to listen; not every address of the host, since the page is served under known names alone.
         source: Makes what the page shows; called on a thread, and only while a page is open.
-        title: The page's.
 
     Raises:
         AddressError: The address cannot be bound.
