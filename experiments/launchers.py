@@ -235,7 +235,7 @@ def _outlive(parent: int) -> None:
 
 
 def run_one(settings: Settings, signals: Collection[signal.Signals] = STOP_SIGNALS) -> Ended:
-    """Run one cell; this process runs no other. The signals stop it, and are blocked when this is called and after it."""
+    """Run one cell; this process runs no other. The signals stop it, and are blocked before and after."""
     try:
         return _simulated(settings, signals)
     except KeyboardInterrupt:  # before its rounds, and not blocked

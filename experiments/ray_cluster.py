@@ -154,7 +154,7 @@ class _Ray:
 
 
 def _run(settings: Settings, home: str) -> Ended:
-    """Run a cell on the main thread of a Ray worker, which ends with it; relative paths start from the folder `home`."""
+    """Run a cell on the main thread of a Ray worker, which ends with it; relative paths start from `home`."""
     # Ray cancels by an interrupt. Another signal ends the worker, and the cell goes on elsewhere.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

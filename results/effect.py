@@ -117,7 +117,7 @@ def effects_by_rank(value: Any) -> tuple[Effect | None, ...]:
 
 
 def closing_lines(effect: Effect, folder: str | None = None) -> list[str]:
-    """The lines that a peer's run ends with; `folder` is that of a `dpeer worth` which they name, None for no command."""
+    """The lines that a peer's run ends with; with a folder they name its `dpeer worth`, where that makes sense."""
     later = f"; dpeer worth {shlex.quote(folder)} makes it later" if effect.is_unfinished and folder is not None else ""
     missing = [] if effect.why is None else [f"no comparison with {LOCAL_ONLY}: {effect.why}{later}"]
     if effect.rows is None:

@@ -74,8 +74,8 @@ class Grouped:
 def group_runs(runs: Sequence[RunFolder], labels: Sequence[str] = (), aside: Collection[str] = ()) -> Grouped:
     """Put runs together that differ in nothing but their seed.
 
-    `labels` name the runs of the first, second, ... folder; runs of different names are not grouped. `aside` are settings
-    that do not decide about results: where and how a run was made.
+    `labels` name the runs of the first, second, ... folder; runs of different names are not grouped. `aside` are
+    settings that do not decide about results: where and how a run was made.
     """
     ignored = {"seed", *aside, "rank"}
 

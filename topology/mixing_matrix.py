@@ -156,8 +156,8 @@ def mixing_matrix(
 ) -> MixingMatrix:
     """The mixing matrix of a graph. Directed ones take equal weights, the only ones that are defined on them.
 
-    `name` is the graph's in errors; `columns`: whether the columns, too, sum to one; `declared`: what each peer brings, in
-    place of a rule. A directed graph has equally many in-neighbors everywhere.
+    `name` is the graph's in errors; `columns`: whether the columns, too, sum to one; `declared`: what each peer brings,
+    in place of a rule. A directed graph has equally many in-neighbors everywhere.
 
     Raises:
         TopologyError: The rule does not suit the graph, or the matrix would not average.
