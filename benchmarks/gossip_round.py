@@ -80,23 +80,13 @@ class Vector(nn.Module):
         return inputs * self.head
 
 
-class Idle(TorchLearner):
-    """A learner with nothing to learn: it releases, checks, mixes and saves itself as any other."""
-
-    sleeps = 0.0
-    """Seconds that a round's training takes."""
-
-    def train(self, number: int, **budget: Any) -> None:
-        """Nothing but to let time go by."""
-        if self.sleeps:
-            time.sleep(self.sleeps)
-
-    def evaluate(self) -> Evaluation:
-        """Nothing to evaluate."""
-        return Evaluation(None, 0.0)
-
-    def fine_tune(self, number: int) -> None:
-        """Nothing to finish."""
+def idle(rank: int, count: int, sleeps: float, settings: Hyperparameters) -> TorchLearner:
+    """A learner with nothing to learn, which lets so many seconds go by: it releases, mixes and saves as any other."""
+    learner: Any = build_learner(task(count), "dfedmdc", settings, rank=rank, seed=0)
+    learner.train = lambda number, **budget: time.sleep(sleeps) if sleeps else None
+    learner.evaluate = lambda: Evaluation(None, 0.0)
+    learner.fine_tune = lambda number: None
+    return cast(TorchLearner, learner)
 
 
 def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
@@ -119,8 +109,7 @@ def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
 
 async def _peer(rank: int, case: Case, introduce: Introduce, folder: Path, listen: str) -> Figures:
     settings = Hyperparameters(**case.options.get("settings", {}))
-    learner = cast(Idle, build_learner(task(case.parameters), "dfedmdc", settings, rank=rank, seed=0, kind=Idle))
-    learner.sleeps = case.options.get("sleeps", 0.0)
+    learner = idle(rank, case.parameters, case.options.get("sleeps", 0.0), settings)
     keyring = case.options["keyrings"][rank] if "keyrings" in case.options else None
     transport = ZeroMQTransport(Limits(payload_bytes=learner.about.payload_bytes), keyring=keyring)
     laps, sent = Laps(case.warm_up, case.cool_down), list[int]()

@@ -53,7 +53,6 @@ def build_learner(
     session: ClientSession | SampleTerms | None = None,
     options: Any = None,
     pace: StepPace | None = None,
-    kind: type[TorchLearner] = TorchLearner,
 ) -> TorchLearner:
     """Build the learner of one peer.
 
@@ -74,7 +73,6 @@ def build_learner(
             sends without noise and record.
         options: The algorithm's options, by name; its defaults for those that are not given.
         pace: Times the steps, and chooses the threads that train; None for neither.
-        kind: The learner's class.
 
     Raises:
         UnknownName: No such algorithm, or option of it.
@@ -127,7 +125,7 @@ def build_learner(
     kept: dict[str, Stateful] = {
         "algorithm": made, "extras": trainer.extras, "codec": gossip, "finish": finishing, "sampled": trainer.source,
     }  # fmt: skip
-    return kind(
+    return TorchLearner(
         algorithm=made, trainer=trainer, generators=generators, gossip=gossip, selection=selection,
         finishing=finishing, keeping=keeping, checkpoints=Checkpoints(made, trainer, kept, selection, opened),
         session=opened, about=_about(made, trainer, gossip, finishing, digest),

@@ -36,7 +36,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -55,30 +55,11 @@ from dpeer.training.split import Split, is_under
 from dpeer.training.trainer import Trainer
 
 
-class PersonalHead(Protocol):
-    """A linear head of one peer.
+class OwnHead:
+    """A linear head whose parameters are the peer's own; it starts as a copy of the shared one.
 
     Attributes:
         trained: What is trained so that the head becomes a better one.
-    """
-
-    trained: Flat
-
-    def made(self) -> Mapping[str, Tensor]:
-        """The head's parameters by their names in a linear module; gradients flow back to what is trained."""
-
-    def now(self) -> Mapping[str, Tensor]:
-        """The head's parameters as they are after whatever has been mixed, without gradients."""
-
-    def training(self) -> AbstractContextManager[None]:
-        """Context in which `trained` may be stepped."""
-
-
-class OwnHead:
-    """A head whose parameters are the peer's own; it starts as a copy of the shared one.
-
-    Args:
-        shared: The shared head.
     """
 
     def __init__(self, shared: nn.Linear) -> None:
@@ -86,15 +67,15 @@ class OwnHead:
         self.trained = Flat("head", list(self._named.items()))
 
     def made(self) -> Mapping[str, Tensor]:
-        """See `PersonalHead`."""
+        """The head's parameters by their names in a linear module; gradients flow back to what is trained."""
         return self._named
 
     def now(self) -> Mapping[str, Tensor]:
-        """See `PersonalHead`."""
+        """The head's parameters as they are after whatever has been mixed, without gradients."""
         return {name: parameter.detach() for name, parameter in self._named.items()}
 
     def training(self) -> AbstractContextManager[None]:
-        """See `PersonalHead`."""
+        """Context in which `trained` may be stepped."""
         return nullcontext()
 
 
@@ -144,14 +125,14 @@ class MadeHead:
         self.trained = Flat("hypernetwork", named)
 
     def made(self) -> Mapping[str, Tensor]:
-        """See `PersonalHead`."""
+        """See `OwnHead`."""
         u, b, v, c = self._parameters
         values = linear(linear(self._about, u, b).relu(), v, c)
         parts = zip(self._shapes.items(), torch.split(values, self._sizes), strict=True)
         return {name: part.view(shape) for (name, shape), part in parts}
 
     def now(self) -> Mapping[str, Tensor]:
-        """See `PersonalHead`."""
+        """See `OwnHead`."""
         with torch.no_grad():
             self._take_up()
             return self.made()
@@ -161,7 +142,7 @@ class MadeHead:
 
     @contextmanager
     def training(self) -> Iterator[None]:
-        """See `PersonalHead`."""
+        """See `OwnHead`."""
         # nu itself is stepped and not its change, so that weight decay is of nu.
         self._take_up()
         try:
@@ -218,7 +199,7 @@ class FedRoD(Algorithm):
                     "out, or add personal=hypernetwork"
                 )
 
-    personal: PersonalHead
+    personal: OwnHead | MadeHead
 
     def __init__(self, options: Any = None) -> None:
         super().__init__(options)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -73,11 +73,8 @@ def take_pair(compute: Compute, inputs: Any, targets: Any, index: Tensor) -> tup
 warnings.filterwarnings("ignore", "There is a performance drop because we have not yet implemented the batching rule")
 
 
-class Backend(Protocol):
-    """Computes the gradients of a few examples."""
-
-    def __call__(self, net: Net, part: Flat, inputs: Any, targets: Any, examples: int) -> ExampleGradients:
-        """The examples' losses and gradients; to be called within `Net.training`."""
+Backend = Callable[[Net, Flat, Any, Any, int], ExampleGradients]
+"""Computes the losses and gradients of so many examples, of a part, inputs and targets, within `Net.training`."""
 
 
 class UnsupportedModel(TaskError):  # noqa: N818 - another backend is taken

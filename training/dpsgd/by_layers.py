@@ -29,7 +29,6 @@ from dpeer.training.dpsgd.gradient_factors import (
     DenseGradients,
     EmbeddingGradients,
     ExampleGradients,
-    OuterProducts,
     ParameterGradients,
     sequence_gradients,
 )
@@ -106,8 +105,6 @@ def rule_of(layer: nn.Module) -> LayerRule | None:
 
 @register(nn.Linear, any_dims=True)
 def _linear(layer: nn.Linear, x: Tensor, g: Tensor) -> Mapping[str, ParameterGradients]:
-    if x.ndim == 2:
-        return {"weight": OuterProducts(g, x), "bias": DenseGradients(g)}
     x, g = x.reshape(len(x), -1, layer.in_features), g.reshape(len(g), -1, layer.out_features)
     return {"weight": sequence_gradients(g, x), "bias": DenseGradients(g.sum(1))}
 

@@ -7,8 +7,8 @@ are one matrix product (Li et al., Large Language Models Can Be Strong Different
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -16,24 +16,37 @@ from torch import Tensor
 from dpeer.training.dpsgd.stable_matmul import one_thread, product
 
 
-class ParameterGradients(Protocol):
-    """The gradients of one parameter (or several that lie side by side), one for each example."""
+class ParameterGradients(ABC):
+    """The gradients of one parameter (or several that lie side by side), one for each example.
 
+    Args:
+        factors: Tensors of which the gradients are made, shape (examples, ...).
+    """
+
+    def __init__(self, *factors: Tensor) -> None:
+        self._factors = factors
+
+    @abstractmethod
     def squares(self) -> Tensor:
         """The squared length of each gradient, shape (examples,)."""
 
-    def drop(self, examples: Tensor) -> None:
-        """Make the gradients of these examples zero, whatever they are; a mask, shape (examples,)."""
-
+    @abstractmethod
     def row(self, example: int) -> Tensor:
         """The gradient of one example, shape (values,)."""
 
+    @abstractmethod
     def sums(self, weights: Tensor) -> Tensor:
         """Weighted sums of the gradients, shape (sums, values), added up in the precision of the weights.
 
         Args:
             weights: Shape (sums, examples).
         """
+
+    def drop(self, examples: Tensor) -> None:
+        """Make the gradients of these examples zero, whatever they are; a mask, shape (examples,)."""
+        self._factors = tuple(
+            factor.masked_fill(examples.view(-1, *[1] * (factor.ndim - 1)), 0.0) for factor in self._factors
+        )
 
 
 _AT_ONCE = 1024
@@ -52,70 +65,26 @@ def row_norms(rows: Tensor) -> Tensor:
     return squares.sqrt_()
 
 
-class DenseGradients:
-    """Gradients as a matrix with a row for each example.
-
-    Args:
-        values: Shape (examples, values).
-    """
-
-    def __init__(self, values: Tensor) -> None:
-        self._values = values
+class DenseGradients(ParameterGradients):
+    """Gradients as a matrix with a row for each example, the one factor."""
 
     def squares(self) -> Tensor:
         """See `ParameterGradients`."""
-        return row_norms(self._values).square()
-
-    def drop(self, examples: Tensor) -> None:
-        """See `ParameterGradients`."""
-        self._values = self._values.masked_fill(examples[:, None], 0.0)
+        return row_norms(self._factors[0]).square()
 
     def row(self, example: int) -> Tensor:
         """See `ParameterGradients`."""
-        return self._values[example]
+        return self._factors[0][example]
 
     def sums(self, weights: Tensor) -> Tensor:
         """See `ParameterGradients`."""
-        if weights.dtype == self._values.dtype:
-            return weights @ self._values
-        return torch.cat(
-            [weights @ some.to(weights.dtype) for some in torch.split(self._values, _AT_ONCE, dim=1)], dim=1
-        )
+        some = torch.split(self._factors[0], _AT_ONCE, dim=1)
+        return torch.cat([weights @ values.to(weights.dtype) for values in some], dim=1)
 
     def added(self, examples: int) -> DenseGradients:
         """The gradients of so many examples, each of which has several rows here, side by side."""
-        return DenseGradients(self._values.view(examples, -1, self._values.shape[1]).sum(1))
-
-
-class OuterProducts:
-    """Gradients that are outer products, as a linear layer's are: they need not lie in memory to be measured and added.
-
-    Args:
-        left: Shape (examples, rows).
-        right: Shape (examples, columns).
-    """
-
-    def __init__(self, left: Tensor, right: Tensor) -> None:
-        self._left, self._right = left, right
-
-    def squares(self) -> Tensor:
-        """See `ParameterGradients`."""
-        return (row_norms(self._left) * row_norms(self._right)).square()
-
-    def drop(self, examples: Tensor) -> None:
-        """See `ParameterGradients`."""
-        self._left = self._left.masked_fill(examples[:, None], 0.0)
-        self._right = self._right.masked_fill(examples[:, None], 0.0)
-
-    def row(self, example: int) -> Tensor:
-        """See `ParameterGradients`."""
-        return torch.outer(self._left[example], self._right[example]).flatten()
-
-    def sums(self, weights: Tensor) -> Tensor:
-        """See `ParameterGradients`."""
-        weighted = weights[:, None, :] * self._left.T.to(weights.dtype)  # (sums, rows, examples)
-        out: Tensor = (weighted @ self._right.to(weights.dtype)).flatten(1)
-        return out
+        (values,) = self._factors
+        return DenseGradients(values.view(examples, -1, values.shape[1]).sum(1))
 
 
 @dataclass
@@ -167,58 +136,50 @@ _ROUNDING = 1e-12
 
 
 def sequence_gradients(left: Tensor, right: Tensor) -> ParameterGradients:
-    """Gradients that are sums of outer products over places.
+    """Gradients that are sums of outer products over places; of one place, as a linear layer's on no series.
 
     Args:
         left: Shape (examples, places, rows).
         right: Shape (examples, places, columns).
     """
-    if 2 * left.shape[1] ** 2 <= left.shape[2] * right.shape[2]:
+    if left.shape[1] == 1 or 2 * left.shape[1] ** 2 <= left.shape[2] * right.shape[2]:
         return SequenceGradients(left, right)
     return DenseGradients(product(left.transpose(1, 2), right).flatten(1))
 
 
-class SequenceGradients:
-    """Gradients that are sums of outer products over places, as a linear layer's are on a series.
-
-    Args:
-        left: Shape (examples, places, rows).
-        right: Shape (examples, places, columns).
-    """
-
-    def __init__(self, left: Tensor, right: Tensor) -> None:
-        self._left, self._right = left, right
+class SequenceGradients(ParameterGradients):
+    """Gradients that are sums of outer products over places, of the two factors of `sequence_gradients`."""
 
     @one_thread()
     def squares(self) -> Tensor:
         """See `ParameterGradients`; never too small, also where the terms of many places all but cancel."""
-        left, right = self._left.double(), self._right.double()
+        left, right = (factor.double() for factor in self._factors)
+        terms = (row_norms(left.flatten(0, 1)) * row_norms(right.flatten(0, 1))).view(left.shape[:2])
+        if left.shape[1] == 1:
+            return terms[:, 0].square()
         found = product(left, left.transpose(1, 2)) * product(right, right.transpose(1, 2))
-        terms = (row_norms(left.flatten(0, 1)) * row_norms(right.flatten(0, 1))).view(left.shape[:2]).sum(1)
-        return found.sum((1, 2)).clamp(min=0.0) + _ROUNDING * terms.square()
-
-    def drop(self, examples: Tensor) -> None:
-        """See `ParameterGradients`."""
-        self._left = self._left.masked_fill(examples[:, None, None], 0.0)
-        self._right = self._right.masked_fill(examples[:, None, None], 0.0)
+        return found.sum((1, 2)).clamp(min=0.0) + _ROUNDING * terms.sum(1).square()
 
     def row(self, example: int) -> Tensor:
-        """The gradient of one example, shape (rows times columns,)."""
-        out: Tensor = (self._left[example].T @ self._right[example]).flatten()
+        """See `ParameterGradients`."""
+        left, right = self._factors
+        out: Tensor = (left[example].T @ right[example]).flatten()
         return out
 
     def sums(self, weights: Tensor) -> Tensor:
-        """See `ParameterGradients`; added up in the precision of the weights."""
+        """See `ParameterGradients`."""
         return torch.stack([self._sum(own) for own in weights])
 
     def _sum(self, weights: Tensor) -> Tensor:
-        here = weights != 0  # of the weights of groups most are zero
-        left = (weights[here][:, None, None] * self._left[here].to(weights.dtype)).flatten(0, 1)
-        out: Tensor = (left.T @ self._right[here].to(weights.dtype).flatten(0, 1)).flatten()
+        left, right = self._factors
+        if not (here := weights != 0).all():  # of the weights of groups most are zero
+            weights, left, right = weights[here], left[here], right[here]
+        weighted = (weights[:, None, None] * left).flatten(0, 1)
+        out: Tensor = (weighted.T @ right.to(weights.dtype).flatten(0, 1)).flatten()
         return out
 
 
-class EmbeddingGradients:
+class EmbeddingGradients(ParameterGradients):
     """Gradients of an embedding: each example changes the rows that it has looked up.
 
     Args:
@@ -239,26 +200,24 @@ class EmbeddingGradients:
         into = slots + torch.arange(examples, device=slots.device)[:, None] * count
         values = values.gather(1, order[:, :, None].expand(-1, -1, width)).reshape(-1, width)
         added = values.new_zeros(examples * count, width).index_add_(0, into.flatten(), values)
-        self._values = added.view(examples, count, width)
+        super().__init__(added.view(examples, count, width))
 
     def squares(self) -> Tensor:
         """See `ParameterGradients`."""
-        return row_norms(self._values.flatten(1)).square()
-
-    def drop(self, examples: Tensor) -> None:
-        """See `ParameterGradients`."""
-        self._values = self._values.masked_fill(examples[:, None, None], 0.0)
+        return row_norms(self._factors[0].flatten(1)).square()
 
     def row(self, example: int) -> Tensor:
-        """The gradient of one example, shape (rows times width,)."""
-        out = self._values.new_zeros(self._rows, self._values.shape[2])
-        return out.index_add_(0, self._places[example], self._values[example]).flatten()
+        """See `ParameterGradients`."""
+        (values,) = self._factors
+        out = values.new_zeros(self._rows, values.shape[2])
+        return out.index_add_(0, self._places[example], values[example]).flatten()
 
     def sums(self, weights: Tensor) -> Tensor:
-        """See `ParameterGradients`; added up in the precision of the weights."""
-        out = weights.new_zeros(len(weights), self._rows, self._values.shape[2])
+        """See `ParameterGradients`."""
+        (values,) = self._factors
+        out = weights.new_zeros(len(weights), self._rows, values.shape[2])
         for own, into in zip(weights, out, strict=True):
             here = own != 0
-            values = (own[here][:, None, None] * self._values[here].to(own.dtype)).flatten(0, 1)
-            into.index_add_(0, self._places[here].flatten(), values)
+            changes = (own[here][:, None, None] * values[here].to(own.dtype)).flatten(0, 1)
+            into.index_add_(0, self._places[here].flatten(), changes)
         return out.flatten(1)

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from dpeer.exceptions import AlgorithmError, TaskError
 from dpeer.privacy import SampleTerms
-from dpeer.privacy.guarantee import Head, Phase
+from dpeer.privacy.guarantee import Phase
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.privacy.randomness import Keystream, Poisson
 from dpeer.training import flat
@@ -36,7 +36,6 @@ from dpeer.training.dpsgd.backends import take
 from dpeer.training.dpsgd.gradient import Met, PrivateGradient
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Minibatches, More, Stepped, augmented
-from dpeer.training.net import Net
 from dpeer.training.task import Augment
 
 
@@ -121,32 +120,6 @@ _UNCHARGED = (
 )
 
 
-class Heads:
-    """Which parts a call of `Trainer.fit` steps, by how the head is trained.
-
-    Args:
-        net: The model.
-        mode: How.
-    """
-
-    def __init__(self, net: Net, mode: Head) -> None:
-        self._net, self._mode = net, mode
-        self._rate: float | None = None
-
-    def stepped(self, source: Minibatches, part: Flat, lr: float) -> Stepped | None:
-        """See `Minibatches.stepped`; in joint mode a head's steps are taken with the body's, at a rate of their own."""
-        net = self._net
-        if part is net.head and self._mode != "alternate":
-            if self._mode == "joint" and part.count:
-                self._rate = lr
-            return None
-        if self._rate is not None and (part is net.body or part is net.model):
-            rates, self._rate = [(net.body, lr), (net.head, self._rate)], None
-            return Stepped(net.model, rates, source)
-        chosen = net.body if self._mode == "post" and part is net.model else part
-        return Stepped(chosen, [(chosen, lr)], source)
-
-
 class Planned(Minibatches):
     """A source that gives nothing, and notes the phases of a round as an algorithm asks for them.
 
@@ -158,7 +131,7 @@ class Planned(Minibatches):
     def __init__(self, plain: Minibatches, terms: SampleTerms) -> None:
         super().__init__(plain.net, rank=plain.rank, seed=plain.seed)
         self._terms, self.ascent = terms, terms.config.settings.dp_sam
-        self._heads = Heads(self.net, terms.head)
+        self._head_rate: float | None = None
         self.an_epoch = math.ceil(1 / terms.rate)
         self.planned: list[Phase] = []
 
@@ -167,8 +140,17 @@ class Planned(Minibatches):
         return max(1, round(epochs / self._terms.rate)) if epochs else 0
 
     def stepped(self, part: Flat, lr: float, number: int) -> Stepped | None:
-        """See `Minibatches.stepped`."""
-        return self._heads.stepped(self, part, lr)
+        """See `Minibatches.stepped`; in joint mode a head's steps are taken with the body's, at a rate of their own."""
+        net, mode = self.net, self._terms.head
+        if part is net.head and mode != "alternate":
+            if mode == "joint" and part.count:
+                self._head_rate = lr
+            return None
+        if self._head_rate is not None and (part is net.body or part is net.model):
+            rates, self._head_rate = [(net.body, lr), (net.head, self._head_rate)], None
+            return Stepped(net.model, rates, self)
+        chosen = net.body if mode == "post" and part is net.model else part
+        return Stepped(chosen, [(chosen, lr)], self)
 
     def of(
         self, number: int, phase: flat.Phase, epochs: int, more: More, *, part: str, looks: int = 1

@@ -13,7 +13,7 @@ from dpeer.privacy.mechanism import GRADIENT_MARGIN, ClippedSum
 from dpeer.training.batch_loader import Batch
 from dpeer.training.dpsgd.backend_choice import BACKENDS
 from dpeer.training.dpsgd.gradient import GroupSums, PrivateGradient
-from dpeer.training.dpsgd.gradient_factors import DenseGradients, ExampleGradients, OuterProducts
+from dpeer.training.dpsgd.gradient_factors import DenseGradients, ExampleGradients, SequenceGradients
 from dpeer.training.models.networks import DigitsNet
 from dpeer.training.trainer import Trainer
 
@@ -131,7 +131,10 @@ def test_a_group_that_cancels_is_clipped_by_the_length_of_its_examples(size: flo
 def test_sums_are_added_up_in_float64() -> None:
     values = torch.tensor([[1e8], [1.0], [-1e8]])
     weights = torch.ones(1, 3, dtype=torch.float64)
-    for part in (DenseGradients(values.expand(3, 20_000)), OuterProducts(values, torch.ones(3, 20_000))):
+    for part in (
+        DenseGradients(values.expand(3, 20_000)),
+        SequenceGradients(values[:, None], torch.ones(3, 1, 20_000)),
+    ):
         assert torch.equal(part.sums(weights), torch.ones(1, 20_000, dtype=torch.float64))
 
 
