@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -89,14 +89,14 @@ class Figures:
     kept_point: Point
 
 
+@dataclass(kw_only=True, eq=False)
 class TorchLearner:
     """Trains, releases, mixes and evaluates one peer's model; implements the `Learner` protocol of dpeer.peer.
 
     All methods but `interrupt` and `receive_buffer` are called from one thread at a time, in the round loop's order:
     train, release, evaluate, mix, evaluate, save. The task's model becomes the learner's own.
 
-    Args:
-        algorithm: The peer's algorithm.
+    Attributes:
         trainer: The trainer that the algorithm steers.
         generators: The random numbers that the task's and the algorithm's code may draw.
         gossip: Releases and mixes.
@@ -108,29 +108,22 @@ class TorchLearner:
         about: What it states about itself.
     """
 
-    def __init__(
-        self,
-        *,
-        algorithm: Algorithm,
-        trainer: Trainer,
-        generators: GlobalGenerators,
-        gossip: Gossip,
-        selection: ModelSelection,
-        finishing: Finishing,
-        keeping: Keeping,
-        checkpoints: Checkpoints,
-        session: Session | None,
-        about: About,
-    ) -> None:
-        self.algorithm, self.session, self.about = algorithm, session, about
-        self.trainer, self._generators, self.gossip = trainer, generators, gossip
-        self.selection, self.finishing, self.keeping, self.checkpoints = selection, finishing, keeping, checkpoints
-        self._mixed = False
+    algorithm: Algorithm
+    trainer: Trainer
+    generators: GlobalGenerators
+    gossip: Gossip
+    selection: ModelSelection
+    finishing: Finishing
+    keeping: Keeping
+    checkpoints: Checkpoints
+    session: Session | None
+    about: About
+    _mixed: bool = field(default=False, init=False)
 
     @contextmanager
     def _calling(self, purpose: Purpose, number: int) -> Iterator[None]:
         """Context of the task's code: its random numbers can be repeated, the device's errors are reported."""
-        with self._generators.kept(purpose, number), self.about.compute.reporting():
+        with self.generators.kept(purpose, number), self.about.compute.reporting():
             yield
 
     @contextmanager
@@ -141,20 +134,16 @@ class TorchLearner:
 
     def _drawing(self, purpose: Purpose, number: int) -> AbstractContextManager[None]:
         """Context in which the algorithm's code may run, not the task's: what it draws can be repeated."""
-        return nullcontext() if is_built_in(type(self.algorithm)) else self._generators.kept(purpose, number)
+        return nullcontext() if is_built_in(type(self.algorithm)) else self.generators.kept(purpose, number)
 
     # The round loop's steps, in its order.
 
     def train(self, number: int, *, share: float = 1.0) -> float | None:
-        """Run round `number`'s local steps; epochs are their most.
-
-        Args:
-            number: The round.
-            share: Of each phase's minibatches, 0 to 1; one is taken at least. The same share gives the same bits.
+        """Run round `number`'s local steps, of each phase's minibatches a share of 0 to 1, but one at least.
 
         Returns:
             The sample-weighted mean of the minibatch losses of the last local epoch, not finite when training has
-            diverged; None when nothing was trained.
+            diverged; None when nothing was trained. The same share gives the same bits.
 
         Raises:
             Interrupted: `interrupt` was called; the model is as after the last whole minibatch.
@@ -174,13 +163,8 @@ class TorchLearner:
     def release(self, number: int, receivers: Sequence[int] = ()) -> Payload | None:
         """This round's body, for every neighbor and for this peer's own part of the mix; None where nothing is shared.
 
-        Args:
-            number: The round.
-            receivers: The ranks that it may be sent to, as the ledger has them.
-
-        Returns:
-            Read-only buffers that never change again; only the codec knows what is in them. None also where
-            the bytes of a private release are gone from the disk: the peer stays silent in that round.
+        Read-only buffers that never change again; only the codec knows what is in them. None also where the bytes of a
+        private release are gone from the disk: the peer stays silent in that round. The ledger has the receivers.
         """
         if not self.about.shares:
             return None
@@ -208,11 +192,7 @@ class TorchLearner:
         """Body <- sum over ranks j, in rank order, of row[j] * z_j, the own z being what was released.
 
         What cannot be mixed is left out. (A robust rule or a sparse algorithm mixes otherwise: see
-        `dpeer.training.mixing`.)
-
-        Args:
-            received: Payloads by rank, without the own.
-            weigh: Gives the weights of the ranks that are left and of this peer.
+        `dpeer.training.mixing`.) `weigh` gives the weights of the ranks that are left and of this peer.
 
         Returns:
             The ranks whose payload was left out, and why.
@@ -235,11 +215,6 @@ class TorchLearner:
 
         The head stays to the bit, and so do trackers among the extras. Nothing is released and charged. Under
         privacy at client level the mean, which has been made of releases, is what the next update is counted from.
-
-        Args:
-            number: The round.
-            received: Payloads by rank, without the own.
-            weigh: Gives the weights of the ranks that are left; they sum to one.
 
         Returns:
             The ranks whose payload was left out, and why. An algorithm whose bodies have no mean takes none.
@@ -342,19 +317,6 @@ class TorchLearner:
         """
         with self.kept():
             return self.selection.rows()
-
-    def measure_training_accuracy(self) -> float | None:
-        """The accuracy of the model that `write_model` writes on the training data.
-
-        Raises:
-            TaskError: The task's model, loss, metrics or data raised.
-        """
-        with self.kept():
-            return self.selection.accuracy_on(self.trainer.data)
-
-    def constant_loss(self) -> float | None:
-        """The loss of always answering the mean of the own training targets; None where they are no such numbers."""
-        return self.selection.constant_loss(self.trainer.data)
 
     def receive_buffer(self) -> memoryview | None:
         """Writable memory of `About.payload_bytes` to put a payload's pieces together in; None if none is needed.

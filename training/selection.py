@@ -62,60 +62,32 @@ class ModelSelection:
         self.best_loss = math.inf
 
     def test(self) -> Evaluation:
-        """Evaluate the model on the test data.
-
-        Raises:
-            TaskError: The task's model, loss, metrics or data raised.
-        """
+        """Evaluate the model on the test data; errors as of `evaluate`, here and below."""
         return evaluate(self._model, self._test, self._loss, self._metrics)[0]
 
     def accuracy_on(self, data: Batches) -> float | None:
-        """The accuracy of the model on other data; None where the task has no metric of that name.
-
-        Raises:
-            TaskError: The task's model, loss, metrics or data raised.
-        """
+        """The accuracy of the model on other data; None where the task has no metric of that name."""
         return evaluate(self._model, data, self._loss, self._metrics)[0].accuracy
 
     def predictions(self) -> tuple[Tensor, Tensor] | None:
-        """Outputs and targets of the data that `test` measures on; None where they are not one tensor each.
-
-        Raises:
-            TaskError: The task's model or data raised.
-        """
+        """Outputs and targets of the data that `test` measures on; None where they are not one tensor each."""
         return predictions(self._model, self._test)
 
     def figures(self, found: tuple[Tensor, Tensor] | None, classes: tuple[str, ...]) -> Measured | None:
-        """The full set of figures of these `predictions`; None where such a task has none.
-
-        Args:
-            found: What `predictions` gave.
-            classes: The classes' names by number.
-        """
+        """The full set of figures of these `predictions`, by the classes' names; None where such a task has none."""
         return None if found is None else measure(*found, classes, values=self._values)
 
     def rows(self) -> tuple[Evaluation, Rows | None]:
-        """Evaluate the model on the test data as a whole and row by row.
-
-        Raises:
-            TaskError: The task's model, loss, metrics or data raised.
-        """
+        """Evaluate the model on the test data as a whole and row by row."""
         found, outputs, targets = evaluate(self._model, self._test, self._loss, self._metrics)
         return found, find_rows(found, outputs, targets, self._loss)
 
     def constant_loss(self, train: Batches) -> float | None:
         """See `dpeer.training.evaluation.constant_loss`."""
-        targets = train.targets()
-        if targets is None or not targets.is_floating_point():
-            return None
-        return constant_loss(targets, self._test.in_order(len(self._test)), self._loss)
+        return constant_loss(train.targets(), self._test.in_order(len(self._test)), self._loss)
 
     def is_best(self, number: int, point: Point) -> bool:
-        """Whether the model, at that point of round `number`, is the best so far; if so, the caller gives a copy of it.
-
-        Raises:
-            TaskError: The task's model, loss or data raised.
-        """
+        """Whether the model, at that point of round `number`, is the best so far; if so, the caller gives a copy."""
         assert self._validation is not None, "only where the best model is looked for"
         loss = mean_loss(self._model, self._validation, self._objective)
         if not loss < self.best_loss:

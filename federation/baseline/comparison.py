@@ -81,7 +81,9 @@ def _keep_baseline(
 ) -> Entries:
     """Write the local-only model, with its card; returns its entries of the summary."""
     learner, found = baseline.learner, baseline.rows()[0]
-    training = learner.measure_training_accuracy() if facts["settings"]["training_accuracy"] else None
+    with learner.kept():
+        asked = facts["settings"]["training_accuracy"]
+        training = learner.selection.accuracy_on(learner.trainer.data) if asked else None
     card = learner.card()
     learner.write_model(folder / MODEL)
     entries = {"kept_round": learner.figures.best_round} | _entries("alone", found, training, card)
@@ -197,7 +199,10 @@ def _compared(
     if diverged or rows is None:
         return {"why": "training has diverged" if diverged else "the task's figures are no means over its rows"}
     counts = facts.get("class_counts"), facts.get("evaluated_class_counts")
-    constant = majority_accuracy(*counts) if rows.measure == "accuracy" else learner.constant_loss()
+    if rows.measure == "accuracy":
+        constant = majority_accuracy(*counts)
+    else:
+        constant = learner.selection.constant_loss(learner.trainer.data)
     own = {
         "measure": rows.measure, "rows": len(rows.values), "joined": getattr(found, rows.measure),
         "constant": constant, "auroc": rows.auroc,

@@ -107,8 +107,9 @@ def test_a_regression_has_losses_and_a_constant_to_beat() -> None:
     with torch.no_grad():
         expected = (made.trainer.module(X) - targets) ** 2
     assert rows.values == pytest.approx(expected.reshape(-1).tolist(), rel=1e-4)
-    assert made.constant_loss() == pytest.approx(float(targets.var(correction=0)), rel=1e-5)
-    assert learner((X[:, 0] > 0).long(), 2).constant_loss() is None
+    assert made.selection.constant_loss(made.trainer.data) == pytest.approx(float(targets.var(correction=0)), rel=1e-5)
+    of_classes = learner((X[:, 0] > 0).long(), 2)
+    assert of_classes.selection.constant_loss(of_classes.trainer.data) is None
 
 
 # Accuracy on a peer's own training data: what it is of, and that it changes nothing else.
