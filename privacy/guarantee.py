@@ -225,10 +225,8 @@ class SampleGuarantee(GaussianGuarantee):
     def charge(self, steps: int, looks: int = 1) -> Charge:
         """The charge of so many steps.
 
-        Args:
-            steps: 0 or more.
-            looks: How many noised gradients each step takes of its batch. They are one Gaussian of sqrt(looks) times
-                the sensitivity, and not so many steps: all of them see the same units.
+        A step takes `looks` noised gradients of its batch. They are one Gaussian of sqrt(looks) times the sensitivity,
+        and not so many steps: all of them see the same units.
         """
         return Charge(self.sampling_rate, self.noise_multiplier / math.sqrt(looks), steps)
 

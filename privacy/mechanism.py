@@ -237,8 +237,7 @@ class ClippedSum:
     def factors(self, norms: Values) -> Values:
         """What each gradient is multiplied by, shape (units,): 1 up to the clip norm, 0 beyond what can be scaled.
 
-        Args:
-            norms: The gradients' lengths, shape (units,); NaN or infinite where a gradient is not finite.
+        It is not finite where a gradient is not.
         """
         limit = self.clip_norm * GRADIENT_MARGIN
         with np.errstate(divide="ignore", invalid="ignore"):

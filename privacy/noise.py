@@ -167,14 +167,7 @@ class FurtherBits:
 
 
 def decide(rest: float, scale: float, known: FurtherBits, *, sine: bool) -> int:
-    """The integer nearest to rest + scale * N, by interval arithmetic.
-
-    Args:
-        rest: Any number.
-        scale: s / g.
-        known: U and V.
-        sine: Which deviate of the two.
-    """
+    """The integer nearest to rest + scale * N, by interval arithmetic; N is the sine or the cosine of known U and V."""
     # A context of its own: the module's is shared by all threads and by other users of mpmath.
     interval = MPIntervalContext()
     while True:

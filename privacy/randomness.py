@@ -30,11 +30,8 @@ class Keystream:
     def words(self, block: int, count: int) -> NDArray[np.uint64]:
         """Words of 64 random bits, shape (count,), in new memory.
 
-        The same place gives the same words. No place may be used for two purposes: the reader lays out the blocks.
-
-        Args:
-            block: Where to begin, in blocks of 16 bytes; from 0 below 2^128.
-            count: How many words.
+        The same place gives the same words. No place may be used for two purposes: the reader lays out the blocks. The
+        first block, of 16 bytes, is from 0 below 2^128.
 
         Raises:
             ValueError: The keystream has been forgotten.
@@ -68,10 +65,6 @@ class Poisson:
 
     A unit is drawn where 64 bits, read as a fraction, are below the rate. So the rate is exact, but for what it has
     beyond 64 binary digits; that is cut off, which protects more.
-
-    Args:
-        units: The number to draw from, 1 or more.
-        rate: q, above 0 and at most 1; with 1 every draw has all of them.
     """
 
     def __init__(self, units: int, rate: float) -> None:

@@ -277,10 +277,7 @@ class SampleSession(BaseSession):
     def charge(self, number: int, wanted: int, looks: int = 1) -> int:
         """Charge the next steps of a round, of `wanted` as many as may be taken at once; then they are on disk.
 
-        Args:
-            number: The round.
-            wanted: 1 or more.
-            looks: How many noised gradients each of them takes of its batch.
+        Each takes `looks` noised gradients of its batch.
 
         Returns:
             How many may be taken now; 0 when the budget allows none any more.
@@ -416,14 +413,8 @@ def open(  # noqa: A001 - called as privacy.open
 ) -> ClientSession | SampleTerms | None:
     """Open the privacy session of one peer, with its ledger in this folder; None where nothing is charged.
 
-    At sample level it is opened by the terms that this returns, once the steps of a round are known.
-
-    Args:
-        config: Of the run, for this rank.
-        folder: The rank's privacy folder.
-        data: Of the peer.
-        resume: Whether the run in the folder is continued.
-        left: See `SampleTerms`.
+    At sample level it is opened by the terms that this returns, once the steps of a round are known. `left` is as in
+    `SampleTerms`.
 
     Raises:
         CheckpointError: The ledger to continue is damaged, or of another mechanism or level.

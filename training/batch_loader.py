@@ -23,16 +23,7 @@ _PHASES: dict[Phase, int] = {"head": 0, "body": 1, "model": 2, "personal": 3, "s
 
 
 def batch_order(count: int, seed: int, rank: int, number: int, phase: Phase, epoch: int) -> torch.Tensor:
-    """A shuffle of 0 .. count - 1 that depends on its arguments alone, so resuming needs no generator state.
-
-    Args:
-        count: The number of samples.
-        seed: The federation's seed.
-        rank: The peer.
-        number: The round, from 0.
-        phase: What is trained.
-        epoch: The pass over the data within the phase, from 0.
-    """
+    """A shuffle of 0 .. count - 1 that depends on its arguments alone, so resuming needs no generator state."""
     generator = stream(seed, Purpose.BATCHES, rank, number, _key(phase), epoch)
     return torch.from_numpy(generator.permutation(count))
 

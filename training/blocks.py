@@ -49,11 +49,6 @@ def projection_of(modules: Mapping[str, nn.Module], name: str, shape: tuple[int,
     """How a parameter is divided by heads; None for one that does not make queries, keys or values.
 
     Of low-rank adapters (``lora_A``, ``lora_B``) of such a layer the second is divided: its rows are the outputs.
-
-    Args:
-        modules: The model's modules by name.
-        name: The parameter's name.
-        shape: Its shape.
     """
     path, _, leaf = name.rpartition(".")
     if isinstance(attention := modules.get(path), nn.MultiheadAttention):
@@ -148,14 +143,7 @@ class Blocks:
         return len(self.pieces)
 
     def means(self, vector: Tensor) -> Tensor:
-        """The mean of each block's values.
-
-        Args:
-            vector: Shape (count,), float32.
-
-        Returns:
-            Shape (blocks,), float32; summed in float64.
-        """
+        """The mean of each block's values, shape (blocks,), float32; summed in float64."""
         found = []
         for pieces in self.pieces.values():
             views = [piece.of(vector) for piece in pieces]
@@ -164,12 +152,7 @@ class Blocks:
         return torch.stack(found).float() if found else vector[:0].clone()
 
     def spread(self, means: Tensor, vector: Tensor) -> None:
-        """Give every value of a block the block's number.
-
-        Args:
-            means: Shape (blocks,).
-            vector: Shape (count,), changed in place.
-        """
+        """Give every value of a block the block's number."""
         for mean, pieces in zip(means, self.pieces.values(), strict=True):
             for piece in pieces:
                 piece.of(vector).fill_(mean)
@@ -178,11 +161,8 @@ class Blocks:
 def blocks_of(model: nn.Module, named: Named, grouping: Grouping = "layer") -> Blocks:
     """The blocks of parameters that lie one behind the other in a vector.
 
-    Args:
-        model: The model that they are of.
-        named: The parameters with their names in it, in the vector's order.
-        grouping: "residual" takes each element of a list of modules (`torch.nn.Sequential`, `ModuleList`) that has
-            layers of its own as one block, as ResNets list their residual blocks; what is in none is divided by layers.
+    "residual" takes each element of a list of modules (`torch.nn.Sequential`, `ModuleList`) that has layers of its own
+    as one block, as ResNets list their residual blocks; what is in none is divided by layers.
 
     Raises:
         TaskError: Residual blocks are asked for, and the model lists none.

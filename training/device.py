@@ -78,12 +78,7 @@ class Compute:
         return mapped(outputs, lambda tensor: tensor.float() if tensor.dtype == torch.bfloat16 else tensor)
 
     def own(self, function: T, model: nn.Module) -> T:
-        """A loss of this peer: a module's weights are put onto the device, in a copy of its own.
-
-        Args:
-            function: The task's loss.
-            model: The task's model; what of it the loss refers to is not copied.
-        """
+        """A loss of this peer: a module is copied onto the device, but for what of it is the model's."""
         if self.on_host or not isinstance(function, nn.Module):
             return function
         shared = {id(part): part for part in (*model.modules(), *model.parameters(), *model.buffers())}
@@ -129,10 +124,6 @@ def find_device(text: str, rank: int) -> torch.device:
 
     ``cuda`` and ``auto`` deal the ranks round-robin over this host's GPUs, whether peers are processes or threads.
 
-    Args:
-        text: "cpu", "cuda", "cuda:N", or "auto": cuda on a machine that has it, else the CPU.
-        rank: The peer.
-
     Raises:
         ConfigurationError: This machine has no such device.
     """
@@ -162,13 +153,7 @@ def _settle() -> None:
 
 
 def mapped(value: Any, change: Callable[[Tensor], Tensor], rest: Callable[[Any], Any] = lambda value: value) -> Any:
-    """A structure of tuples, lists and dictionaries with its tensors changed.
-
-    Args:
-        value: The structure, or one tensor.
-        change: Makes the new tensor.
-        rest: Makes the new value of anything that is no tensor.
-    """
+    """A structure of tuples, lists and dictionaries with its tensors changed; `rest` changes what is no tensor."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, PackedSequence):  # its batch sizes have to stay on the host

@@ -16,10 +16,7 @@ from dpeer.exceptions import DpeerError, TaskError, describe, system_error
 def blame(what: str, hint: Callable[[], str] = lambda: "", kind: type[DpeerError] = TaskError) -> Iterator[None]:
     """Report whatever a user's code raises as one error; its traceback stays attached for ``--debug``.
 
-    Args:
-        what: The start of the message: whose code it was and what it was doing.
-        hint: Called for the end of the message: the remedy, if one is known.
-        kind: The class of the error that is raised.
+    The message begins with whose code it was and what it was doing, and ends with the remedy, if the hint knows one.
 
     Raises:
         DpeerError: Of the class `kind`: the block raised something that is not dpeer's own.

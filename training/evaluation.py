@@ -45,11 +45,7 @@ class Evaluation:
 def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> tuple[Evaluation, list[Any], list[Any]]:
     """Evaluate the model as it is on test data; also returns outputs and targets, a list of batches each.
 
-    Args:
-        model: The model; its training mode is left as it was.
-        data: The test data.
-        loss: As in `Task`.
-        metrics: As in `Task`; gets outputs and targets of the whole set, on the host.
+    Metrics get outputs and targets of the whole set, on the host.
 
     Raises:
         TaskError: The model, the loss, the metrics or the data raised, or gave what cannot be used.
@@ -197,11 +193,7 @@ class Rows:
 def find_rows(found: Evaluation, outputs: Sequence[Any], targets: Sequence[Any], loss: Loss) -> Rows | None:
     """The accuracy of each row, or its loss where rows are neither right nor wrong.
 
-    Args:
-        found: The figures of the whole set, which the mean over the rows must agree with.
-        outputs: The model's outputs, a batch each.
-        targets: The targets, a batch each.
-        loss: As in `Task`.
+    The mean over the rows must agree with the figures of the whole set. Outputs and targets are a batch each.
 
     Returns:
         None where neither is a mean over rows, or one is not finite.
@@ -269,10 +261,7 @@ def _cut(value: Any, row: int) -> Any:
 def constant_loss(train: Tensor | None, test: Iterator[tuple[Any, Any, int]], loss: Loss) -> float | None:
     """The test loss of always answering the mean of the training targets.
 
-    Args:
-        train: The training targets; None where they do not lie in one tensor.
-        test: The test data, a batch each: inputs, targets and the number of rows.
-        loss: As in `Task`.
+    Test data are a batch each: inputs, targets and the number of rows.
 
     Returns:
         None where targets are no floating-point numbers, or the loss cannot be computed of them alone.

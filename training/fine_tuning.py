@@ -34,12 +34,7 @@ _PHASE = "finish"
 
 
 def finish_rate(h: Hyperparameters, uses: Collection[str]) -> float:
-    """The learning rate of `--finish`.
-
-    Args:
-        h: The peer's hyperparameters.
-        uses: The algorithm's `uses`: a head may have a rate of its own.
-    """
+    """The learning rate of `--finish`; a head may have a rate of its own where the algorithm `uses` it."""
     finish = Finish.parse(h.finish)
     if finish.rate is not None:
         return finish.rate
@@ -50,10 +45,6 @@ def finish_rate(h: Hyperparameters, uses: Collection[str]) -> float:
 
 class Finishing:
     """Fine-tuning at home as `--finish` asks for it.
-
-    Args:
-        algorithm: The peer's algorithm.
-        peer: The trainer that it steers.
 
     Attributes:
         asked: Whether it asks for anything.

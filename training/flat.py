@@ -184,13 +184,7 @@ class Extras(Mapping[str, Tensor]):
 
 
 class Extended:
-    """A body with extras before it, which travel and are mixed as one vector.
-
-    Args:
-        extras: The extras.
-        body: The body.
-        data: The vector that both are views of, shape (count,).
-    """
+    """A body with extras before it, which travel and are mixed as one vector."""
 
     def __init__(self, extras: Extras, body: Flat, data: Tensor) -> None:
         self.data, self.count = data, data.numel()
@@ -207,11 +201,6 @@ class Extended:
 
 def check_extras(sizes: Any, algorithm: str, *, shares: bool) -> dict[str, int]:
     """The sizes of an algorithm's extras.
-
-    Args:
-        sizes: What `Algorithm.extras` returned.
-        algorithm: The algorithm's name, for messages.
-        shares: Whether it shares anything.
 
     Raises:
         AlgorithmError: They are no positive numbers by name, or the algorithm shares nothing.

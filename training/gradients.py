@@ -9,8 +9,8 @@ many: privacy at sample level pays for each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -20,15 +20,26 @@ from dpeer.privacy.guarantee import Ascent
 from dpeer.training.batch_loader import Batch
 from dpeer.training.flat import Flat
 
-if TYPE_CHECKING:
-    from dpeer.training.trainer import Trainer
-
 Gradient = Callable[[Any, Flat, Batch], Tensor]
 
 _TINY = 1e-12  # as in the published code: a gradient whose norm underflows must not be blown up, a zero one not be NaN
 
 
-def plain(peer: Trainer, part: Flat, batch: Batch) -> Tensor:
+class Stepping(Protocol):
+    """What the rules here ask of a trainer."""
+
+    @property
+    def ascent(self) -> Ascent:
+        """Along which gradient SAM climbs."""
+
+    def gradient(self, part: Flat, batch: Batch) -> Tensor:
+        """See `Trainer.gradient`."""
+
+    def repeating(self) -> Callable[[], AbstractContextManager[None]]:
+        """See `Trainer.repeating`."""
+
+
+def plain(peer: Stepping, part: Flat, batch: Batch) -> Tensor:
     """The gradient of the task's loss."""
     return peer.gradient(part, batch)
 
@@ -49,7 +60,7 @@ def sam(rho: float, gradient: Gradient = plain) -> Gradient:
     kept: Tensor | None = None
     before: tuple[Flat, Tensor] | None = None
 
-    def perturbed(peer: Trainer, part: Flat, batch: Batch) -> Tensor:
+    def perturbed(peer: Stepping, part: Flat, batch: Batch) -> Tensor:
         nonlocal kept, before
         if kept is None or kept.shape != part.data.shape:
             kept = torch.empty_like(part.data)
@@ -115,7 +126,7 @@ def proximal(strength: float, towards: Tensor, gradient: Gradient = plain) -> Gr
         gradient: The gradient of the loss.
     """
 
-    def pulled(peer: Trainer, part: Flat, batch: Batch) -> Tensor:
+    def pulled(peer: Stepping, part: Flat, batch: Batch) -> Tensor:
         loss = gradient(peer, part, batch)
         part.grad.add_(part.data - towards, alpha=strength)
         return loss

@@ -67,12 +67,8 @@ def begin_from(model: nn.Module, head: tuple[str, ...], path: Path) -> Initial:
     """Give a model the weights in a file; what the file lacks stays as it was initialised.
 
     Names may have other prefixes in the file; see `matched`. Tensors are read one by one, from memory that the system
-    maps, so that the file is in memory once at most.
-
-    Args:
-        model: The model; changed in place, unless something is refused.
-        head: The name prefixes of its head, where a tensor of another shape (of other classes) is left aside.
-        path: The file, or the index of one in several files.
+    maps, so that the file is in memory once at most. In the head, a tensor of another shape (of other classes) is left
+    aside.
 
     Raises:
         ConfigurationError: A file is missing, or no safetensors file.
@@ -148,10 +144,6 @@ def listed(names: Sequence[str]) -> str:
 
 class Weights:
     """One open file, or several that make up one model; of a blend the federated member alone, by its own names.
-
-    Args:
-        sources: The open readers of the library.
-        sha256: Of their content, hex.
 
     Attributes:
         shapes: By name, the shape of each tensor.
@@ -234,14 +226,9 @@ def matched(path: Path, there: Collection[str], here: Collection[str], model: nn
     """By the model's name, the file's: as many as can be matched.
 
     A name that is in both is the same tensor. Of others, what wraps a model (``model.``, ``module.``) does not count,
-    and one more first part may stand before the name in the file or in the model, as in ``encoder.conv1.weight``.
-
-    Args:
-        path: The file, for messages.
-        there: The file's names.
-        here: The model's.
-        model: The model. Of one of the library transformers, names of earlier versions are translated. What it says in
-            an attribute `names_elsewhere`, prefixes of its names by those of files, is used in the same way.
+    and one more first part may stand before the name in the file or in the model, as in ``encoder.conv1.weight``. Of a
+    model of the library transformers, names of earlier versions are translated. What a model says in an attribute
+    `names_elsewhere`, prefixes of its names by those of files, is used in the same way.
 
     Raises:
         TaskError: The file has two tensors for one of the model's: it holds an average (EMA), a teacher, ..., too.

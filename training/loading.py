@@ -152,12 +152,8 @@ def _made(spec: str, factory: Callable[..., Any], place: tuple[int, int, int], o
 def with_validation(task: Task, share: float, seed: int, rank: int, *, only_if_enough: bool) -> Task:
     """The task with validation data; the same where it brings some.
 
-    Args:
-        task: As its factory returned it.
-        share: The probability with which a sample, or a group, is held out.
-        seed: Decides which.
-        rank: This peer.
-        only_if_enough: Whether nothing is held out where that would be too few samples, or far too many.
+    Each sample, or group, is held out with the probability `share`; with `only_if_enough` none where that would be too
+    few samples, or far too many.
 
     Raises:
         TaskError: Without `only_if_enough`: all samples would be held out, or none.

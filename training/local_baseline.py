@@ -109,12 +109,7 @@ class LocalBaseline:
         self.steps = self._a_round * sum(takes_part(number) for number in range(self.rounds))
 
     def plan(self, rounds: int, *, finish: bool) -> None:
-        """Train so many rounds in all, because the run has had more or fewer than were planned.
-
-        Args:
-            rounds: How many.
-            finish: Whether the peer's own model is finished after them.
-        """
+        """Train so many rounds in all, as the run has had more or fewer than planned; `finish` as the peer's model."""
         self.rounds, self._to_finish = rounds, finish
         self.steps = self._a_round * sum(self._takes_part(number) for number in range(rounds))
 
@@ -188,12 +183,7 @@ class LocalBaseline:
 
 
 def local_budget(h: Hyperparameters, gradients: float) -> dict[str, Any]:
-    """The hyperparameters with which `local` computes as many gradients in a round as a peer's algorithm does.
-
-    Args:
-        h: The peer's hyperparameters.
-        gradients: What `Algorithm.gradients` gives for them.
-    """
+    """The hyperparameters with which `local` computes as many gradients in a round as a peer's algorithm does."""
     epochs = max(1, round(gradients))
     steps = None if h.local_steps is None else math.ceil(h.local_steps * epochs / h.body_epochs)
     return {"body_epochs": epochs} | ({} if steps is None else {"local_steps": steps})

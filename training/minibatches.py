@@ -60,11 +60,6 @@ class Stepped(NamedTuple):
 class Minibatches:
     """Shuffled passes over the training data; the order depends on seed, rank, round, phase and pass alone.
 
-    Args:
-        net: The model and the data.
-        rank: The peer.
-        seed: The federation's seed.
-
     Attributes:
         an_epoch: How many minibatches a pass has.
         units: How many units of protection the data have: samples.
@@ -109,15 +104,8 @@ class Minibatches:
     def of(self, number: int, phase: Phase, epochs: int, more: More, *, part: str, looks: int = 1) -> Iterator[Batch]:
         """The data of a round, `epochs` times, each time in another order; or as many as `local_steps` says.
 
-        The inputs are augmented where the task says how.
-
-        Args:
-            number: The round.
-            phase: Decides about the order.
-            epochs: Passes over the data.
-            more: Ends the minibatches before that.
-            part: The name of what is trained.
-            looks: How many gradients are taken of each.
+        The inputs are augmented where the task says how. The phase decides about the order, `more` ends the minibatches
+        before their end, and `looks` gradients are taken of each.
 
         Raises:
             Interrupted: `interrupt` was called.

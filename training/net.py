@@ -25,12 +25,7 @@ from dpeer.training.task import Loss, Task
 class Net:
     """One peer's model, its data and its loss.
 
-    Args:
-        task: The model and its data.
-        split: The model's trainable parameters, divided.
-        hyperparameters: The numbers that steer training.
-        compute: The device and precision; the model is on that device already.
-        extras: How many values travel beside the body, by name.
+    The model is on its device already; `extras` is how many values travel beside the body, by name.
 
     Attributes:
         body: The parameters that are shared; all of them, or none, for algorithms that do not divide the model.
@@ -124,12 +119,7 @@ class Net:
 
     @contextmanager
     def holding(self, values: Tensor | Mapping[str, Tensor] | None) -> Iterator[None]:
-        """Context in which the model has other values.
-
-        Args:
-            values: Those of the trained parameters, shape (model.count,); or, with buffers, as `snapshot` gives them.
-                None changes nothing.
-        """
+        """Context in which the model has other values, of parameters or as of `snapshot`; None changes nothing."""
         if values is None:
             yield
             return
@@ -185,12 +175,7 @@ _BUFFER = "buffer/"
 
 
 class ModuleBuffers:
-    """A model's buffers, and those of its frozen parameters that its code has changed (a teacher's average, ...).
-
-    Args:
-        module: The model, as the task made it.
-        trained: Its trained parameters.
-    """
+    """A model's buffers, and those of its frozen parameters that its code has changed (a teacher's average, ...)."""
 
     def __init__(self, module: nn.Module, trained: Flat) -> None:
         names = {name for name, _, _ in trained.layout}

@@ -78,10 +78,7 @@ _AT_ONCE = 256
 def objective(task: Task, class_weights: ClassWeights, data: Batches) -> Loss:
     """The loss that a peer trains with.
 
-    Args:
-        task: The task; its own loss, if it has one, is taken as it is.
-        class_weights: How the classes of cross-entropy are weighted.
-        data: The training data, in which the classes are counted.
+    A task's own loss, if it has one, is taken as it is. The classes are counted in the data.
 
     Raises:
         TaskError: Weights were asked for, and targets are no class numbers.
@@ -119,9 +116,7 @@ def balanced(counts: Tensor) -> Tensor:
 def counted(data: Batches, who: str) -> Tensor:
     """The number of samples of each class that occurs, shape (largest class number + 1,), int64, on the host.
 
-    Args:
-        data: The samples; targets below 0, which cross-entropy ignores, do not count.
-        who: What needs the counts, for the message.
+    Targets below 0, which cross-entropy ignores, do not count.
 
     Raises:
         TaskError: The targets are no class numbers.
@@ -140,11 +135,6 @@ def check_broadcast(loss: Loss, outputs: Any, targets: Any) -> None:
     """Refuse a loss that compares each output with the targets of all examples.
 
     Whether a loss brings the two into one shape itself is seen from made-up values, since a batch's may be all alike.
-
-    Args:
-        loss: The task's.
-        outputs: A batch's outputs.
-        targets: Its targets.
 
     Raises:
         TaskError: It does.

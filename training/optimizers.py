@@ -55,13 +55,7 @@ class _Projected:
 
 
 class Momentum:
-    """PyTorch's SGD: no dampening, no Nesterov, coupled weight decay; momentum starts at zero.
-
-    Args:
-        flat: What to step.
-        momentum: How much of the last step's velocity is kept.
-        weight_decay: Factor of the parameters that is added to the gradient.
-    """
+    """PyTorch's SGD: no dampening, no Nesterov, coupled weight decay; momentum starts at zero."""
 
     def __init__(self, flat: Flat, momentum: float, weight_decay: float) -> None:
         self._flat, self._momentum, self._decay = flat, momentum, weight_decay

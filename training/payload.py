@@ -81,11 +81,6 @@ class _Readable:
 def views(payload: Payload, count: int, dtype: WireDtype = "float32") -> list[Tensor] | None:
     """The payload's buffers as vectors without copying them; only to be read.
 
-    Args:
-        payload: One or more buffers, each a whole number of values.
-        count: How many values they must hold together.
-        dtype: Their type.
-
     Returns:
         The vectors in order, of that dtype, or None when the payload has another size.
     """

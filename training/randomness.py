@@ -50,13 +50,7 @@ class Purpose(IntEnum):
 
 
 def stream(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
-    """A generator of its own for one use, independent of every other and of the global ones.
-
-    Args:
-        seed: The federation's seed, not negative.
-        purpose: What the numbers are for.
-        key: Which of the uses for that purpose this is (rank, round, ...), not negative.
-    """
+    """A generator of its own for one use, by purpose and key, independent of every other and of the global ones."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(purpose, *key)))
 
 
@@ -136,12 +130,7 @@ class GlobalGenerators:
 
     @contextmanager
     def kept(self, purpose: Purpose, number: int) -> Iterator[None]:
-        """Run the block with the generators in a state that depends on (seed, rank, purpose, round) alone.
-
-        Args:
-            purpose: Which kind of call the block is.
-            number: The round.
-        """
+        """Run the block with the generators in a state that depends on (seed, rank, purpose, round) alone."""
         kind = Purpose.EVALUATE if purpose is Purpose.EVALUATE else Purpose.TRAIN  # all others may train, too
         if self._draws.get(kind) is False:
             yield

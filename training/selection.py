@@ -24,12 +24,7 @@ POINTS: tuple[Point, ...] = get_args(Point)
 class ModelSelection:
     """Measures the task's model as it is.
 
-    Args:
-        task: The model, and the data it is measured on.
-        keep: "best" to look for the model with the lowest loss on the validation data, else "last".
-        evaluate_on: Which of the task's data `test` measures it on.
-        compute: The device and precision.
-        objective: The loss that the best model is the best by; the task's if None.
+    The best model is the best by `objective`, by default the task's loss.
 
     Attributes:
         measured_on: Which of the task's data figures are of.

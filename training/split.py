@@ -70,13 +70,7 @@ class Split:
 
 
 def split(model: nn.Module, head: Sequence[str], shares: Shares, algorithm: str = "this algorithm") -> Split:
-    """Divide a model's trainable parameters by what the algorithm shares.
-
-    Args:
-        model: The model.
-        head: Name prefixes of the head, as in `Task`.
-        shares: "body" divides by `head`; with "model" all is body, with "nothing" all is head.
-        algorithm: The algorithm's name, for messages.
+    """Divide a model's trainable parameters: "body" shares what is not of the head, "model" all, "nothing" none.
 
     Raises:
         TaskError: Nothing to train or to share, or parameters in the body that must not be averaged.

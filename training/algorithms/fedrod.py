@@ -80,13 +80,7 @@ class OwnHead:
 
 
 def hypernetwork_shapes(inputs: int, hidden: int, outputs: int) -> dict[str, tuple[int, ...]]:
-    """The shapes of a hypernetwork's parameters by name, in the order in which they lie in nu.
-
-    Args:
-        inputs: The length of the vector that says whose head is to be made.
-        hidden: The number of hidden units.
-        outputs: The number of the head's parameters.
-    """
+    """The shapes of a hypernetwork's parameters by name, in the order in which they lie in nu."""
     return {
         "hidden.weight": (hidden, inputs),
         "hidden.bias": (hidden,),
@@ -103,12 +97,8 @@ def hypernetwork_count(inputs: int, hidden: int, outputs: int) -> int:
 class MadeHead:
     """A head that a hypernetwork makes; the hypernetwork is trained, and its change is mixed.
 
-    Args:
-        shared: The shared head, of whose shape the made one is.
-        about: What says whose head it is, shape (inputs,), float32, on the head's device.
-        hidden: The number of hidden units.
-        change: What nu has changed by, shape (`hypernetwork_count`,): zero at first, then what mixing gives.
-        seed: The federation's seed, which decides what nu starts with.
+    `about` says whose head it is, shape (inputs,); `change` is what nu has changed by: zero at first, then what mixing
+    gives.
     """
 
     def __init__(self, shared: nn.Linear, about: Tensor, hidden: int, change: Tensor, seed: int) -> None:

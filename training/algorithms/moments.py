@@ -14,13 +14,7 @@ from dpeer.training.trainer import Trainer
 
 
 class Moments:
-    """Moments and the like of each trained parameter, zero at first.
-
-    Args:
-        names: What they are called; the parts of the body are extras of these names.
-        peer: The trainer.
-        state: Gets the parts of the head, where one stays at home.
-    """
+    """Moments and the like of each trained parameter, zero at first."""
 
     def __init__(self, names: Sequence[str], peer: Trainer, state: dict[str, Tensor]) -> None:
         self._home = {name: torch.zeros_like(peer.head.data) for name in names}
@@ -39,12 +33,7 @@ class Moments:
 
 
 def second_moment_count(split: Split, full: bool, grouping: Grouping) -> int:
-    """How many second moments of a body travel.
-
-    Args:
-        split: The model's parameters.
-        full: Whether all of them do, and not the mean of each block.
-        grouping: What a block is.
+    """How many second moments of a body travel: one for each block, or with `full` for each value.
 
     Raises:
         TaskError: The model has no such blocks.
@@ -55,12 +44,7 @@ def second_moment_count(split: Split, full: bool, grouping: Grouping) -> int:
 class SecondMoments:
     """The second moments of body and head, in one number for each block or each value.
 
-    Args:
-        peer: The trainer.
-        shared: The body's, which are mixed; None where none are kept from round to round.
-        full: Whether each value has its own.
-        grouping: What a block is, of the body. The head's blocks are its layers.
-        state: Gets those of the head, where one stays at home.
+    None are kept from round to round without a vector that is shared. The head's blocks are its layers.
     """
 
     def __init__(
@@ -78,11 +62,7 @@ class SecondMoments:
             state["at_home"] = self._at_home
 
     def known(self, flat: Flat) -> Tensor | None:
-        """The known moment of each of these values, shape (flat.count,), zero for nothing; None where nothing is kept.
-
-        Args:
-            flat: The whole model, or the body alone.
-        """
+        """The known moment of each value of the model or the body, zero for nothing; None where nothing is kept."""
         if self._shared is None:
             return None
         found = torch.zeros_like(flat.data)
@@ -93,11 +73,7 @@ class SecondMoments:
         return found
 
     def learn(self, second: Tensor) -> None:
-        """Take over what the steps of a round have shown.
-
-        Args:
-            second: The second moments, of the whole model or of the body alone, as `known` gives them.
-        """
+        """Take over what the steps of a round have shown."""
         if self._shared is None:
             return
         body, head = second[: self._body_count], second[self._body_count :]

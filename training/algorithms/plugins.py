@@ -31,10 +31,7 @@ PLUGIN = plugins.Kind(
 
 
 def load_algorithm(spec: str) -> type[Algorithm]:
-    """Import a class; a file is imported once in a process.
-
-    Args:
-        spec: ``path/to/file.py:CLASS`` or ``package.module:CLASS``.
+    """Import a class, ``path/to/file.py:CLASS`` or ``package.module:CLASS``; a file is imported once in a process.
 
     Raises:
         AlgorithmError: It cannot be imported, the file has no such class, or it is no algorithm.
@@ -44,11 +41,7 @@ def load_algorithm(spec: str) -> type[Algorithm]:
 
 
 def check_algorithm(found: Any, text: str) -> type[Algorithm]:
-    """Refuse what cannot be used as an algorithm.
-
-    Args:
-        found: What the user gave, which should be a class.
-        text: How it was asked for, for messages.
+    """Refuse what cannot be used as an algorithm, by the text with which the user asked for it.
 
     Raises:
         AlgorithmError: It is no subclass of `Algorithm`, or something of it is missing or wrong.
@@ -85,11 +78,7 @@ def check_algorithm(found: Any, text: str) -> type[Algorithm]:
 
 
 def new_algorithm(algorithm: type[Algorithm], options: Mapping[str, Any] | Any) -> Algorithm:
-    """An instance with these options.
-
-    Args:
-        algorithm: The class.
-        options: Its `Options`, or values for them by name.
+    """An instance with its `Options`, or with values for them by name.
 
     Raises:
         UnknownName: It has no option of that name.

@@ -70,12 +70,7 @@ def identity(name: str) -> dict[str, Any]:
 
 
 def new_codec(name: str, start: Tensor, rank: int) -> Codec:
-    """The codec of this name.
-
-    Args:
-        name: A built-in codec, or a user's class.
-        start: The common start of all peers, shape (count,).
-        rank: This peer.
+    """The codec of this name, a built-in one or a user's class, for the common start of all peers, shape (count,).
 
     Raises:
         ConfigurationError: The user's class cannot be made, or does not encode and decode the start.

@@ -27,13 +27,10 @@ _WINDOW = 4
 class BufferPool:
     """Room for payloads of one size.
 
-    A buffer is free once nothing refers to it: no socket that still sends from it, no neighbor of the same process
-    that still reads it, no tensor that looks into it. So no caller ever waits for a buffer, and none is overwritten too
-    early: while all are in use, a new one is made. How far neighbors can be apart bounds how many are made.
-
-    Args:
-        nbytes: The size of each buffer.
-        pinned: Whether they are page-locked, so that a GPU copies from and to them by itself.
+    A buffer is free once nothing refers to it: no socket that still sends from it, no neighbor of the same process that
+    still reads it, no tensor that looks into it. So no caller ever waits for a buffer, and none is overwritten too
+    early: while all are in use, a new one is made. How far neighbors can be apart bounds how many are made. Page-locked
+    ones are copied by a GPU itself.
     """
 
     def __init__(self, nbytes: int, *, pinned: bool = False) -> None:
@@ -154,13 +151,7 @@ def check_size(codec: Codec, payload: Payload) -> None:
 
 
 class Dense(Codec):
-    """Sends all values in one buffer of little-endian floats.
-
-    Args:
-        start: See `Codec`.
-        rank: This peer.
-        dtype: The type as which values travel; 16 bits round them.
-    """
+    """Sends all values in one buffer of little-endian floats; a `dtype` of 16 bits rounds them."""
 
     def __init__(self, start: Tensor, rank: int, dtype: WireDtype = "float32") -> None:
         super().__init__(start, rank)
@@ -192,10 +183,7 @@ class Dense(Codec):
 class Masked(Codec):
     """Sends the values of the mask, and a bit for each parameter: whether the mask has it.
 
-    Args:
-        start: See `Codec`.
-        rank: This peer.
-        mask: Which parameters the peer holds, shape (count,), bool; the algorithm changes it in place.
+    The algorithm changes the mask, shape (count,), bool, in place.
     """
 
     def __init__(self, start: Tensor, rank: int, mask: Tensor) -> None:

@@ -35,11 +35,6 @@ from dpeer.training.payload import Payload
 class Quantized(Codec):
     """Sends changes from the common start in `bits` bits a value.
 
-    Args:
-        start: The common start of all peers.
-        rank: This peer.
-        bits: 4, 8 or 16.
-
     Raises:
         ValueError: Another number of bits.
     """

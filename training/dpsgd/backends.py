@@ -30,11 +30,7 @@ def chunks(size: int, rows: int, device: torch.device) -> Iterator[tuple[Tensor,
     """A batch in pieces that all have the same number of rows; the first example of the last one fills it up.
 
     Matrix products of other shapes are other code, whose last bits differ; so all that are computed have one shape.
-
-    Args:
-        size: The number of examples.
-        rows: How many stand in each piece.
-        device: Where the batch lies.
+    `rows` examples stand in each piece.
 
     Yields:
         The examples' places in the batch, shape (rows,), and how many of them, from the first on, count.
@@ -47,24 +43,14 @@ def chunks(size: int, rows: int, device: torch.device) -> Iterator[tuple[Tensor,
 def take(values: Any, index: Tensor) -> Any:
     """Some examples of a minibatch's inputs or targets, or of a model's outputs of any structure that `mapped` knows.
 
-    They lie in fresh memory, which is always aligned alike: the last bits of a matrix product may depend on that.
-
-    Args:
-        values: Their first dimension is the batch's.
-        index: The examples' places, shape (examples,).
+    They lie in fresh memory, which is always aligned alike: the last bits of a matrix product may depend on that. The
+    index has shape (examples,).
     """
     return mapped(values, lambda tensor: tensor.index_select(0, index.to(tensor.device)))
 
 
 def take_pair(compute: Compute, inputs: Any, targets: Any, index: Tensor) -> tuple[Any, Any]:
-    """Some examples of a minibatch as they are computed together.
-
-    Args:
-        compute: How inputs are to lie in memory.
-        inputs: The minibatch's.
-        targets: The minibatch's.
-        index: The examples' places, shape (examples,).
-    """
+    """Some examples of a minibatch, shape (examples,), as they are computed together."""
     return compute.lay_out(take(inputs, index)), take(targets, index)
 
 

@@ -54,14 +54,7 @@ class LayerRule:
     any_dims: bool
 
     def __call__(self, layer: nn.Module, x: Tensor, g: Tensor, examples: int) -> Mapping[str, ParameterGradients]:
-        """The gradients, where each example may have several rows of the input, side by side.
-
-        Args:
-            layer: The layer.
-            x: Its input, shape (examples times rows, ...).
-            g: The gradient of its output, likewise.
-            examples: The number of examples.
-        """
+        """The gradients, by a layer's input and that of its output, of which each example may have several rows."""
         if len(x) == examples:
             return self.compute(layer, x, g)
         if self.any_dims:
@@ -76,12 +69,7 @@ _RULES: dict[type[nn.Module], LayerRule] = {}
 
 
 def register(*kinds: type[nn.Module], any_dims: bool = False) -> Callable[[GradientsOf], GradientsOf]:
-    """Decorator that registers the rule of layer types.
-
-    Args:
-        *kinds: The types. One derived from them has no rule: it may compute anything.
-        any_dims: See `LayerRule`.
-    """
+    """Decorator that registers the rule of layer types. One derived from them has no rule: it may compute anything."""
 
     def registered(compute: GradientsOf) -> GradientsOf:
         for kind in kinds:
@@ -250,12 +238,7 @@ def _without_own_gradients(part: Flat) -> Iterator[None]:
 
 @contextmanager
 def _tapped(seen: dict[nn.Module, list[Tensor]], anchor: Tensor) -> Iterator[None]:
-    """Context in which a layer that is called has its input noted; in the backward pass, the gradient of its output.
-
-    Args:
-        seen: Gets these for each layer, in this order.
-        anchor: Zero, of which a gradient is asked: everything after the first layer depends on it.
-    """
+    """Context in which a layer that is called has its input noted; in the backward pass, the gradient of its output."""
 
     def tap(layer: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
         if len(arguments) != 1 or not isinstance(output, Tensor) or not output.ndim:

@@ -59,12 +59,7 @@ class PrivateGradient:
     Memory: gradients are computed for at most `microbatch` examples at a time. So memory holds, beside the batch's
     inputs, at most these examples' activations, what the filters of one convolution see of them, and `microbatch`
     vectors as long as what is trained. In `by_layers` linear layers need none of the vectors. A batch may be of any
-    size.
-
-    Args:
-        mechanism: Clip norm, noise, sampling rate and nominal number of units.
-        microbatch: How many examples' gradients are in memory at a time at most, 1 or more. With fewer than `TOGETHER`
-            each is computed by itself.
+    size. With fewer than `TOGETHER` of them each is computed by itself.
 
     Attributes:
         steps: How many gradients have been made, those of empty batches included: the compositions to account for.
@@ -196,10 +191,6 @@ class GroupSums:
 
     Each group's gradient is added up in the order of its examples, in float64 and by itself, so that it does not depend
     on the other groups, or on where a piece of the batch ends.
-
-    Args:
-        units: Whose each example is, shape (examples,), ascending.
-        total: Where the gradients are added.
     """
 
     def __init__(self, units: Tensor, total: Tensor) -> None:
@@ -208,13 +199,7 @@ class GroupSums:
         self._lengths, self._at = 0.0, 0
 
     def add(self, found: ExampleGradients, count: int, factors: Callable[[Tensor], Tensor]) -> None:
-        """Take the next examples.
-
-        Args:
-            found: Their gradients.
-            count: The number of examples.
-            factors: What to multiply groups' gradients of such lengths by; called once for each group.
-        """
+        """Take the gradients of the next examples; `factors` is called once for each group, with its length."""
         for number, norm in enumerate(found.norms()[:count].tolist()):
             # One that is not finite, or whose values may be none in float32, is left out whatever the others are like.
             if norm <= LONGEST:

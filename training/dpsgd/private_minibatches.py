@@ -43,16 +43,9 @@ class PoissonBatches:
     """Poisson samples of the training data; the draws are secret and cannot be repeated.
 
     Each unit is in a batch with probability `rate`, independently of all others and of earlier batches. So batches have
-    different sizes, and one of which nothing was drawn is a batch, too.
-
-    Args:
-        data: The training data.
-        augment: How the task changes inputs at random; None where it does not. It is called for each example by itself,
-            with secret numbers: from those of the public seed, and from a whole batch, others' inputs would
-            depend on who else is drawn.
-        rate: q, above 0 and at most 1.
-        groups: Whose each example is, shape (examples,): then groups are drawn, each with all of its examples. None
-            where each example is a unit.
+    different sizes, and one of which nothing was drawn is a batch, too. `augment` is called for each example by itself,
+    with secret numbers: from those of the public seed, and from a whole batch, others' inputs would depend on who else
+    is drawn. With `groups`, of each example, groups are drawn, each with all of its examples.
 
     Attributes:
         units: The number of units.
@@ -121,12 +114,7 @@ _UNCHARGED = (
 
 
 class Planned(Minibatches):
-    """A source that gives nothing, and notes the phases of a round as an algorithm asks for them.
-
-    Args:
-        plain: The source of training at home, without noise.
-        terms: What is asked of the steps.
-    """
+    """A source that gives nothing, and notes the phases of a round as an algorithm asks for them."""
 
     def __init__(self, plain: Minibatches, terms: SampleTerms) -> None:
         super().__init__(plain.net, rank=plain.rank, seed=plain.seed)
@@ -171,11 +159,6 @@ class Planned(Minibatches):
 
 class PrivateMinibatches(Planned):
     """A source whose gradients are private; a pass over the data is 1 / rate batches.
-
-    Args:
-        plain: The source of training at home, without noise.
-        terms: What is asked of the steps.
-        planned: The phases of a round.
 
     Attributes:
         session: The privacy of each record; it charges the steps.

@@ -15,11 +15,7 @@ _BOOTSTRAPPED = ("auroc", "balanced_accuracy", "f1", "brier", "ece")
 def measure_classes(shares: Numbers, guess: Whole, truth: Whole, names: tuple[str, ...]) -> dict[str, Any]:
     """All figures of a classification, with intervals.
 
-    Args:
-        shares: Predicted probabilities, shape (rows, classes).
-        guess: Predicted classes, shape (rows,).
-        truth: True classes, shape (rows,).
-        names: The classes' names.
+    Predicted probabilities have shape (rows, classes).
     """
     binary = len(names) == 2
     figures: dict[str, Any] = {"kind": "classification", "rows": len(truth)}
@@ -54,13 +50,7 @@ def measure_classes(shares: Numbers, guess: Whole, truth: Whole, names: tuple[st
 
 
 def auroc_of(shares: Numbers, guess: Whole, truth: Whole) -> float | None:
-    """The AUROC, of two classes that of the second, else the mean over those that occur; None if it is undefined.
-
-    Args:
-        shares: Predicted probabilities, shape (rows, classes).
-        guess: Predicted classes, shape (rows,).
-        truth: True classes, shape (rows,).
-    """
+    """The AUROC, of two classes that of the second, else the mean over those that occur; None if it is undefined."""
     return _points(Classified.of(shares, guess, truth))["auroc"]
 
 
@@ -134,12 +124,7 @@ class Classified:
 
 
 def weighted(rows: Classified, weights: Numbers) -> dict[str, Numbers]:
-    """Every figure of every resample, shape (resamples,); those of a class are named ``"auroc 1"``.
-
-    Args:
-        rows: The rows.
-        weights: How often each row counts, shape (resamples, rows).
-    """
+    """Every figure of every resample, by how often each row counts in it; those of a class are named ``"auroc 1"``."""
     count, classes = weights.sum(axis=1), rows.shares.shape[1]
     right = (rows.guess == rows.truth).astype(np.float64)
     there = _by(rows.truth, weights, classes)

@@ -30,9 +30,7 @@ UNDEFINED: dict[str, float | None] = {"value": None, "low": None, "high": None}
 def wilson(hits: int, count: int) -> dict[str, float | None]:
     """A share with Wilson's interval (1927): inside 0..1 and fair for few rows, and for shares of 0 and 1.
 
-    Args:
-        hits: How many rows have what is counted.
-        count: Of how many; without any the share is undefined.
+    Without any rows it is undefined.
     """
     if not count:
         return UNDEFINED

@@ -78,10 +78,6 @@ class Gossip:
         A value that is not finite shows in the sum. Only if it does, payloads are looked into and the sum is made
         again: looking beforehand would read every payload once more.
 
-        Args:
-            received: Payloads by rank, without the own.
-            weigh: Gives the row for the ranks that are left.
-
         Returns:
             The ranks whose payload was not mixed, and why.
         """
@@ -117,11 +113,7 @@ class Gossip:
         """Replace the body by the mix of the payloads alone. This peer's own values are out of date, and left out.
 
         Under a guard it is their weighted median in each coordinate: the own body is no measure of them any more. Where
-        none of them is within `max_norm` of it, the body stays. Trackers stay as they are.
-
-        Args:
-            received: Payloads by rank, without the own.
-            weigh: Gives the weights of the ranks that are left; their sum is one.
+        none of them is within `max_norm` of it, the body stays. Trackers stay as they are. The weights' sum is one.
 
         Returns:
             The ranks whose payload was not mixed, and why. With none left the body stays.
@@ -223,12 +215,8 @@ def disagreement(own: Sequence[Tensor], mix: Tensor, first: int = 0) -> float | 
     """||own - mix|| / ||mix||, in the Euclidean norm.
 
     Both are read only where they are compared, so the time has a bound whatever the body. The places depend on its size
-    alone: the bits are the same however messages were cut.
-
-    Args:
-        own: The released body; vectors of together shape (count,), float32 or halves, on any device.
-        mix: Shape (count,), float32, on any device.
-        first: Where the body begins: what an algorithm sends before it is left out.
+    alone: the bits are the same however messages were cut. What an algorithm sends before the body, up to `first`, is
+    left out.
 
     Returns:
         None where it is not finite, or the mix is zero.

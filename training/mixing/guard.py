@@ -59,10 +59,6 @@ class Guard:
     def judge(self, received: Mapping[int, Vectors], own: Vectors) -> tuple[dict[int, str], dict[int, float]]:
         """Find the bodies to leave out.
 
-        Args:
-            received: The neighbors' bodies by rank, each of the right size.
-            own: The own body as it was released.
-
         Returns:
             Why by rank, and where they are needed the distances of the others from the own body.
         """
@@ -94,12 +90,7 @@ class Guard:
     ) -> bool:
         """Replace a vector by the mix of bodies that `judge` lets pass.
 
-        Args:
-            into: Shape (count,), float32, on the host or a GPU; none of the bodies.
-            received: The neighbors' bodies by rank.
-            own: The own body as it was released.
-            row: The weights of exactly these ranks and the own.
-            distances: What `judge` gave, if it was called.
+        The row has the weights of exactly these ranks and the own.
 
         Returns:
             Whether all terms are known to be finite.
@@ -127,9 +118,7 @@ class Guard:
 def median(received: Mapping[int, Vectors], weights: Mapping[int, float]) -> Vectors:
     """The weighted median of bodies in each coordinate.
 
-    Args:
-        received: The bodies by rank, at least one, each of the same size, finite and on the host.
-        weights: Theirs, with sum one.
+    The bodies are finite and on the host, the weights' sum is one.
     """
     bodies = [received[rank] for rank in sorted(received)]
     found = torch.empty(sum(vector.numel() for vector in bodies[0]), dtype=torch.float32, device=CPU)
@@ -167,13 +156,9 @@ def clipped(
 ) -> Mapping[int, float]:
     """The weights with which a sum of whole bodies is the mix of clipped differences.
 
-    Args:
-        row: The weights of the mixing matrix.
-        rank: Whose they are.
-        distances: How far each neighbor's body is from the own one.
-        radius: Tau. None takes the median of all bodies' distances, the own one's among them, which is 0; of two the
-            lower. While at most half of the received bodies are hostile (of an odd number the larger half), that is no
-            longer than the longest distance of an honest one, whatever the others send.
+    Without a radius tau is the median of all bodies' distances, the own one's among them, which is 0; of two the lower.
+    While at most half of the received bodies are hostile (of an odd number the larger half), that is no longer than the
+    longest distance of an honest one, whatever the others send.
 
     Returns:
         The row itself where nothing is clipped.
@@ -191,10 +176,8 @@ def clipped(
 def trimmed_mean(values: Tensor, weights: Tensor, trim: int) -> Tensor:
     """The weighted mean of each column without its `trim` smallest and `trim` largest values.
 
-    Args:
-        values: Shape (bodies, count), finite.
-        weights: Shape (bodies,); those of the values that are left are scaled to sum to one.
-        trim: Less than half the bodies.
+    Values, shape (bodies, count), are finite, and less than half the bodies are trimmed. The weights of the values that
+    are left are scaled to sum to one.
     """
     if _alike(weights):
         left = _ordered(values)[trim : len(values) - trim]
@@ -215,9 +198,7 @@ def trimmed_mean(values: Tensor, weights: Tensor, trim: int) -> Tensor:
 def weighted_median(values: Tensor, weights: Tensor) -> Tensor:
     """The value of each column below and above which lies at most half of the weight; the mean of two such values.
 
-    Args:
-        values: Shape (bodies, count), finite.
-        weights: Shape (bodies,), with sum one.
+    Values, shape (bodies, count), are finite; weights, shape (bodies,), have sum one.
     """
     if _alike(weights):
         rows = _ordered(values)

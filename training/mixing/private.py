@@ -23,15 +23,8 @@ class PrivateGossip(Gossip):
     """Sends z = base + clip(body - base, C) + noise, the same bytes to all neighbors and whenever they are sent again.
 
     `base` is the body that the last mixing gave (at first the common initial body), so a function of what has been
-    released; the own part of the mix is z, too, or the base in a round without a release of one's own.
-
-    Args:
-        body: The body that is trained and mixed.
-        rank: This peer.
-        codec: As what values travel; z is what they are rounded to, noise and all.
-        guard: What is left out, and how the others are mixed; it looks at nothing but releases.
-        session: Clip norm, noise, budget and the ledger.
-        seed: The federation's seed, for masks that are drawn without the data.
+    released; the own part of the mix is z, too, or the base in a round without a release of one's own. z is rounded to
+    what travels, noise and all. The seed is for masks that are drawn without the data.
     """
 
     def __init__(

@@ -17,9 +17,8 @@ _BLOCK = 2**18
 def weighted_sum(body: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) -> bool:
     """Body <- sum of weight * values, in the order given, in float32.
 
-    Args:
-        body: Shape (count,), float32, on the host or a GPU; it must not be one of the terms.
-        terms: At least one; each vectors of together shape (count,), float32 or halves, on the host, with their weight.
+    The body, on the host or a GPU, is none of the terms, which are vectors on the host, float32 or halves, with a
+    weight.
 
     Returns:
         Whether all terms are known to be finite. (A sum of large ones may overflow.)
@@ -50,10 +49,6 @@ def _sum_on_host(total: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]])
     Block by block, so that a total's block stays in the cache while all terms are added: each value is read once and
     each sum is written once. All are on the host.
 
-    Args:
-        total: Shape (count,), float32; none of the terms.
-        terms: At least one; each vectors of together shape (count,), float32 or halves, with their weight.
-
     Returns:
         The total's own sum, a scalar: a value that is not finite, in whichever term, shows in it.
     """
@@ -78,9 +73,7 @@ def _add_block(here: Tensor, values: Sequence[Tensor], weights: Sequence[float])
 def aligned(bodies: Sequence[Sequence[Tensor]], size: int = _BLOCK) -> Iterator[tuple[Tensor, ...]]:
     """Several bodies side by side: the same few values of each at a time, as views.
 
-    Args:
-        bodies: At least one; each vectors of together shape (count,).
-        size: The most values at a time. All multiples of it are ends; so is every end of a vector.
+    Every end of a vector and every multiple of `size` is an end.
     """
     cuts = {*range(0, sum(vector.numel() for vector in bodies[0]), size)}
     for vectors in bodies:

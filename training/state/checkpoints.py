@@ -45,13 +45,6 @@ class Stateful(Protocol):
 class Checkpoints:
     """A learner's checkpoints.
 
-    Args:
-        algorithm: The peer's algorithm.
-        trainer: The trainer that the algorithm steers.
-        parts: What keeps tensors beside the model, by name.
-        selection: Knows which model is the best so far.
-        session: The peer's privacy; None where nothing is recorded.
-
     Attributes:
         room: The last copy, whose memory the next one takes.
     """

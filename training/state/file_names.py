@@ -28,10 +28,7 @@ BEST = "best/"
 
 
 def saved_body(folder: Path) -> NDArray[Any] | None:
-    """A learner's body after its last completed round, without loading anything else.
-
-    Args:
-        folder: The folder that the learner saved itself in.
+    """The body of a learner that saved itself in this folder, after its last completed round, and nothing else.
 
     Returns:
         Shape (body_parameters,), in the type in which it is trained; None where the learner shares nothing.

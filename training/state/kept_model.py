@@ -39,14 +39,7 @@ def input_shape(task: Task) -> list[int] | None:
 
 
 def about(task: Task, shape: list[int] | None, measured_on: str, figures: Measured | None) -> dict[str, Any]:
-    """The card's entries that follow from the task, as JSON values.
-
-    Args:
-        task: The task.
-        shape: The shape of one input; None where that is not one tensor.
-        measured_on: Which of the task's data the figures are of.
-        figures: The figures of the model that predicts.
-    """
+    """The card's entries that follow from the task, as JSON values."""
     schema = None if task.preparation is None else task.preparation.schema
     return {
         "model": None if task.built is None else dict(task.built),
@@ -75,13 +68,8 @@ def about(task: Task, shape: list[int] | None, measured_on: str, figures: Measur
 class Keeping:
     """The model that predicts, and the one that is kept.
 
-    Args:
-        trainer: The model that trains on; outside of the methods here it is as it was.
-        finishing: Gives the model that predicts: the finished one after the end, else that of the algorithm.
-        selection: Measures, and knows the best model so far.
-        shares: Whether the peer shares anything.
-        origin: What the file of the model says of the records that it was trained on.
-        training: Whether accuracy is measured on the training data, too.
+    The trainer's model trains on; outside of the methods here it is as it was. `origin` is what the file says of the
+    records that it was trained on.
     """
 
     def __init__(
@@ -141,11 +129,7 @@ class Keeping:
         return found
 
     def write(self, path: Path, blend: nn.Module | None = None) -> None:
-        """Write the kept model to a safetensors file, under the model's own state names; adapters are merged into it.
-
-        Args:
-            path: The file.
-            blend: A blend in place of the kept model, to which it belongs.
+        """Write the kept model, or a blend to which it belongs, under its own state names; adapters are merged into it.
 
         Raises:
             OSError: The file cannot be written.

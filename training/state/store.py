@@ -41,14 +41,7 @@ class Origin(StrEnum):
 
     @classmethod
     def of_run(cls, *, client: bool, sample: bool, at_home: bool, first: Origin | None) -> Origin | None:
-        """That of the model of a run; None where each record is protected in it.
-
-        Args:
-            client: Whether messages are protected.
-            sample: Whether each record is protected in training.
-            at_home: Whether with the latter something is trained without noise at the end.
-            first: That of the first weights; what they tell of their records stays in the model.
-        """
+        """That of the model of a run; None where it protects each record. What first weights tell of theirs stays."""
         own = cls.CLIENT if client else cls.NONE if not sample else cls.POST if at_home else None
         return max(filter(None, (own, first)), key=list(cls).index, default=None)
 
@@ -77,11 +70,6 @@ def write_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[s
 
     The library takes no two that share memory, as views of one vector do and tied parameters: here each is written.
 
-    Args:
-        tensors: By name; on any device.
-        path: The file.
-        metadata: Texts that the file says, in the order given.
-
     Raises:
         OSError: The file cannot be written.
         TaskError: A tensor has a type that the format does not know.
@@ -109,14 +97,7 @@ def write_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[s
 
 
 def load_state(directory: Path, expected: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a learner's state.
-
-    Args:
-        directory: The folder.
-        expected: Values that must be the same as when it was written.
-
-    Returns:
-        The tensors by name, and the JSON values.
+    """Read a learner's state: the tensors by name, and the JSON values, of which some must be as expected.
 
     Raises:
         CheckpointError: A file is missing or damaged, or the checkpoint is of another run.
@@ -147,13 +128,9 @@ def federated_prefix(metadata: Mapping[str, str] | None) -> str:
 
 
 def write_model(values: Mapping[str, Any], path: Path, origin: Origin | None = None, *, blend: bool = False) -> None:
-    """Write a model's values under its own state names to a safetensors file, replacing it in one step.
+    """Write a model's state to a safetensors file in one step; equal values give equal bytes.
 
-    Args:
-        values: As its ``state_dict()`` gives them; what is no tensor is left out.
-        path: The file. Equal values give equal bytes.
-        origin: What it says of the records that the model was trained on.
-        blend: Whether they are of a `Blend`, whose first member is the federated model.
+    `origin` says what the file states of the records; of a `Blend` the first member is the federated model.
 
     Raises:
         OSError: The file cannot be written.
