@@ -85,7 +85,6 @@ class FaultySimulation(Simulation):
         for one in self._lives.values():
             if one.peer is not None:
                 one.peer.stop()
-                one.worker.hurry()
             elif one.task is not None:
                 one.task.cancel()
 
@@ -210,6 +209,5 @@ class FaultySimulation(Simulation):
             one.next_at = asyncio.get_running_loop().time() + rounds * self._round_seconds
         self._disagreement.without(one.config.rank)
         one.process.kill()
-        one.worker.hurry()  # else its coroutines would wait for its jobs, and log meanwhile that all others are silent
         one.transport.end(notice=True)
         one.task.cancel()

@@ -14,7 +14,7 @@ import math
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.core.wire import Frames, size
@@ -112,8 +112,7 @@ class FaultyNetwork:
     def vanish(self, source: int, target: int) -> None:
         """Lose all messages from one rank to another on the present connections. No end learns of it."""
         for connection in self._between(source, target):
-            direction = connection.there if connection.dialler.rank == source else connection.back
-            direction.end(flush=False)
+            connection.way(source).end(flush=False)
 
     def hold(self, source: int, target: int) -> None:
         """Let nothing pass from one rank to another until `release`; nothing is lost. This adds up."""
@@ -176,8 +175,8 @@ class FaultyNetwork:
         self._connections = [one for one in self._connections if one.open]
         self._connections.append(connection)
         dialled.connection = connection
-        dialler.gain(dialled.link, _Joined(connection.there, connection.back, connection))
-        listener.gain(connection.accepted, _Joined(connection.back, connection.there, connection))
+        dialler.gain(dialled.link, connection)
+        listener.gain(connection.accepted, connection)
         dialler.push(Opened(dialled.link))
 
     def _between(self, one: int, other: int) -> list[_Connection]:
@@ -297,6 +296,10 @@ class _Connection:
         self.open = True
         self._network = network
 
+    def way(self, source: int) -> _Direction:
+        """The direction from one of both ranks."""
+        return self.there if source == self.dialler.rank else self.back
+
     def vanish(self) -> None:
         """Lose all messages from now on. No end learns of it."""
         for direction in self.directions:
@@ -335,15 +338,6 @@ class _Dialled:
     dropped: bool = False
 
 
-@dataclass(frozen=True)
-class _Joined:
-    """A link on which messages can be sent."""
-
-    out: _Direction
-    into: _Direction
-    connection: _Connection = field(repr=False)
-
-
 class FaultyTransport:
     """A `Transport` of a process in a `FaultyNetwork`. Addresses are any text; port 0 picks one.
 
@@ -357,7 +351,7 @@ class FaultyTransport:
         self.rank = rank
         self.process = process
         self._network = network
-        self._links: dict[Link, _Joined] = {}
+        self._links: dict[Link, _Connection] = {}
         self._dialled: dict[Link, _Dialled] = {}
         self._events: deque[Event] = deque()
         self._breaking: set[Link] = set()  # links whose end waits in `_events`
@@ -401,7 +395,7 @@ class FaultyTransport:
         if link in self._breaking:
             return Sent.FULL  # messages that have arrived are read first, then the end of the link
         joined = self._links.get(link)
-        return Sent.GONE if joined is None or self.process.dead else joined.out.send(frames)
+        return Sent.GONE if joined is None or self.process.dead else joined.way(self.rank).send(frames)
 
     async def receive(self) -> Event:
         """The next event on any link."""
@@ -420,7 +414,7 @@ class FaultyTransport:
         self._stop_listening()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(linger):
-                while not self.process.dead and not all(joined.out.empty for joined in self._links.values()):
+                while not self.process.dead and not all(joined.way(self.rank).empty for joined in self._links.values()):
                     self._emptied.clear()
                     await self._emptied.wait()
         self.end(notice=True)
@@ -433,11 +427,11 @@ class FaultyTransport:
         self._stop_listening()
         for dialled in self._dialled.values():
             dialled.dropped = True
-        for joined in list(self._links.values()):
+        for connection in list(self._links.values()):
             if notice:
-                joined.connection.cut()
+                connection.cut()
             else:
-                joined.connection.vanish()
+                connection.vanish()
         self._links.clear()
         self._events.clear()
         self._emptied.set()
@@ -454,9 +448,9 @@ class FaultyTransport:
         """Note that no message is under way any more in one of the directions from here."""
         self._emptied.set()
 
-    def gain(self, link: Link, joined: _Joined) -> None:
+    def gain(self, link: Link, connection: _Connection) -> None:
         """Be joined to another transport by a link."""
-        self._links[link] = joined
+        self._links[link] = connection
 
     def lose(self, link: Link) -> None:
         """Take no more messages for a link."""
@@ -492,5 +486,6 @@ class FaultyTransport:
             del self._network.listeners[self._address]
 
     def _thawed(self) -> None:
-        for joined in list(self._links.values()):
-            joined.into.deliver()
+        for connection in list(self._links.values()):
+            for direction in connection.directions:
+                direction.deliver()

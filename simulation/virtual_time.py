@@ -250,8 +250,6 @@ class VirtualWorker(Worker):
         self._costs = costs
         self._pool = pool
         self._left: dict[str, asyncio.Future[Any]] = {}
-        self._hurrying = False
-        self._spending: set[asyncio.Future[None]] = set()
 
     async def run(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the job and return its result. Cancelling the wait does not undo a job that has begun."""
@@ -263,16 +261,14 @@ class VirtualWorker(Worker):
 
     async def drain(self) -> BaseException | None:
         """Wait for the jobs that a cancelled `run` or `write` left behind; returns an error of one of them."""
+        if self._process.dead:  # else it would log meanwhile that all others are silent
+            return None
         outcomes = await asyncio.gather(*self._left.values(), return_exceptions=True)
         return next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
 
-    def hurry(self) -> None:
-        """Let jobs take no time from now on: a peer that stops leaves soon, not when its job would have ended."""
-        self._hurrying = True
-        for spending in self._spending:
-            _set_done(spending)
-
     async def _take(self, kind: str, job: Job, call: Callable[[], T]) -> T:
+        if self._process.dead:
+            raise asyncio.CancelledError
         before = self._costs.before(job)
         self._left.pop(kind, None)
         if self._pool is None and before <= 0:
@@ -298,23 +294,7 @@ class VirtualWorker(Worker):
             await self._spend(self._costs.after(job))
 
     async def _spend(self, seconds: float) -> None:
-        if seconds <= 0 or self._hurrying:
-            await asyncio.sleep(0)
-            return
-        loop = asyncio.get_running_loop()
-        spent = loop.create_future()
-        timer = loop.call_later(seconds * self._process.slowness, _set_done, spent)
-        self._spending.add(spent)
-        try:
-            await spent
-        finally:
-            self._spending.discard(spent)
-            timer.cancel()
-
-
-def _set_done(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+        await asyncio.sleep(seconds * self._process.slowness)
 
 
 _TRAINING, _MIXING, _SAVING = 0.9, 0.1, 0.05
