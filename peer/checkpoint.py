@@ -50,12 +50,10 @@ class Progress:
     """Sums over all completed rounds, also those whose line is not in the file any more; plain JSON values.
 
     Attributes:
-        last: The line of the last round.
         best: The line of the best model's round, where the best is kept.
         rounds_mixed: In how many rounds a neighbor's body was mixed.
         mixed_round: The last of those in which the peer took part; None before one.
         mixed_at: When that was complete (Unix seconds).
-        seconds: For how long the run has gone on.
         lost: By rank as text, why a round has gone on without this neighbor.
     """
 

@@ -34,12 +34,8 @@ class Driver:
     """Passes events to the core, carries out its effects, and lets the round loop wait for them.
 
     Args:
-        core: The peer's decisions.
-        transport: What carries the frames.
-        log: Takes the core's events for the log.
         linger: Seconds for which messages may still be written when the peer leaves, and as many again for the
             transport to deliver them.
-        keep: Writes the two member lists, and returns once they are on disk.
 
     Attributes:
         broken: Done with the exception that ended the driver, if one did: then nothing that is waited for comes.

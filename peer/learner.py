@@ -99,21 +99,14 @@ class Learner(Protocol):
     def train(self, number: int, *, share: float = 1.0) -> float | None:
         """Run round `number`'s local steps; return its training loss (None if nothing was trained).
 
-        Args:
-            number: The round.
-            share: Of the minibatches of each phase, 0 to 1; at least one of each. The same share gives the same bits.
+        `share` of the minibatches of each phase, 0 to 1, at least one of each: the same gives the same bits.
 
         Raises:
             Interrupted: `interrupt` was called; the model is left between two minibatches.
         """
 
     def release(self, number: int, receivers: Sequence[int] = ()) -> Payload | None:
-        """The body that the neighbors get this round; None to send nothing: then nothing is mixed either.
-
-        Args:
-            number: The round.
-            receivers: The ranks that it may be sent to.
-        """
+        """The body that these ranks may get this round; None to send nothing: then nothing is mixed either."""
 
     def charge_stated(self, rounds: Sequence[int]) -> None:
         """Charge those of these rounds that are not charged: a disk that was lost may have released them.
@@ -151,13 +144,7 @@ class Learner(Protocol):
         Nothing is released and charged: all that goes in has been released. With no body that may be mixed nothing
         changes.
 
-        Args:
-            number: The round.
-            received: The neighbors' payloads by rank, as they came; at least one.
-            weigh: Gives the weights of the ranks that are left; they sum to one.
-
-        Returns:
-            The ranks whose payload was left out, and why.
+        Arguments and result are those of `mix_sound`, but this peer has no weight.
         """
 
     def fine_tune(self, number: int) -> Evaluation | None:

@@ -34,11 +34,7 @@ MOST = 10_000
 
 
 class _File(WatchedFileHandler):
-    """A peer's log.jsonl. A full disk is reported by the training, not by the log.
-
-    Attributes:
-        failed: Lines that could not be written.
-    """
+    """A peer's log.jsonl. A full disk is reported by the training, not by the log."""
 
     failed = 0
 
@@ -55,11 +51,7 @@ class _File(WatchedFileHandler):
 
 
 class _Files(QueueListener):
-    """One thread that writes the files of all the peers of this process.
-
-    Attributes:
-        waiting: The lines that wait for it.
-    """
+    """One thread that writes the files of all the peers of this process."""
 
     def __init__(self, most: int = MOST) -> None:
         self.waiting: Queue[LogRecord] = Queue(most)
@@ -91,7 +83,6 @@ class PeerLog:
     """A peer's own log (many peers can share a process); end it with its `close`.
 
     Args:
-        rank: The peer.
         path: Its log.jsonl, which is appended to; None for none.
         level: debug, info, warning or error: lower levels are not logged.
         sinks: Where entries go besides.

@@ -115,22 +115,12 @@ class Peer:
     """Wires learner, topology and transport together and runs them.
 
     Args:
-        config: The peer's place in the federation.
-        topology: The graph of each round.
-        learner: What the peer trains.
         transport: Carries messages to neighbors; unused without any.
-        worker: Where tensor work and disk work run.
-        log: Where lines go.
         facts: Entries of summary.json about the run besides its results.
-        report: Called on the event loop with the progress.
         watch: Looks for such alerts; None for those that need to know nothing of the data.
         at_once: Awaited where a resumed run has no round left and its result was lost, when model, card and summary are
             there again, while neighbors get the bodies that they may still need.
         files: Keeps the peer's files; by default in the folder that `config` names.
-
-    Attributes:
-        core: The peer's decisions, and its knowledge of its neighbors.
-        driver: Runs the core over the transport.
     """
 
     def __init__(

@@ -63,17 +63,14 @@ class RankFolder:
 
     Args:
         config: The folder, and the settings that must be those of its checkpoint.
-        learner: Saved, loaded, and asked for the model.
         outbox: The last completed round's body goes from it into the checkpoint, and back when resuming.
         lost: Neighbors that a round has gone on without, and why; kept over a resume.
-        facts: Entries of summary.json about the run besides its results.
         warn: Called from any thread with a sentence about metrics.jsonl, if that was damaged.
         rounds: How many the run has by now; those of `config` by default.
 
     Attributes:
         diverged: Whether the loss of the last completed round, or a parameter after it, is not finite, or the loss is
             far beyond use; set at the end.
-        progress: Over all completed rounds.
         releases: What was released, and how far the rounds are known; taken up with the checkpoint.
         saved_at: When the last checkpoint was written (Unix seconds); None without one.
         disk_free: Bytes that the folder's disk had left when a round was last saved; None before the first one.
@@ -218,9 +215,6 @@ class RankFolder:
         """Put the last completed round on disk: its line of metrics.jsonl, then the checkpoint, if it is due.
 
         It reads the copy alone, so the learner may train meanwhile.
-
-        Args:
-            now: Whether it is due whatever the round.
         """
         unsaved = self._unsaved
         if unsaved is None:

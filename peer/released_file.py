@@ -20,8 +20,6 @@ class ReleasedFile:
     """What a peer that is killed must know of its releases, beside its checkpoint.
 
     Args:
-        folder: The rank's.
-        resume: Whether the run in it is continued.
         every: Rounds from one checkpoint to the next: a peer that is killed trains these again.
 
     Attributes:

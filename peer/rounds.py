@@ -45,12 +45,7 @@ class RoundLoop:
 
     Args:
         start: The first round; those before are saved.
-        learner: What the peer trains.
-        driver: The peer's core and messages.
-        worker: Where learner and disk work.
-        files: Keep the completed rounds.
         report: Called with each round that is completed, and with its line once that is saved (`Report`).
-        evaluate_every: In every so many rounds the models are measured.
     """
 
     def __init__(

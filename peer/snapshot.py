@@ -31,13 +31,11 @@ class NeighborSnapshot:
     """A neighbor, as the peer sees it.
 
     Attributes:
-        rank: Which.
         liveness: unseen, alive, suspect, dead or gone.
         completed: Rounds that it has completed, as far as is known; None before the first hello.
         silent_seconds: Since its last message; None before the first one.
         why: Why it is away, overdue, cannot be dialled or cannot train; else empty.
         bytes_sent: Bytes of messages to it since the process began.
-        bytes_received: Bytes of its messages.
     """
 
     rank: int
@@ -62,13 +60,8 @@ class Snapshot:
     """One peer at one moment: rounds, times, liveness, and what follows from releases; no loss, accuracy or row count.
 
     Attributes:
-        rank: The peer.
-        pid: Its process.
-        phase: What it does.
         rounds: How many rounds the run has; None while it starts.
-        completed: How many of them the peer has completed.
         quorum: How many a quorum is known to have completed; None where every peer by itself is one.
-        waits_for: The ranks that it waits for.
         waiting_seconds: For how long; 0 where it does not wait.
         why: Why a pause holds the next round; else empty.
         sits_out: Whether it sits rounds out, because the others went on without it.
@@ -79,15 +72,12 @@ class Snapshot:
         mixed: Ranks whose bodies were mixed in the last completed round.
         missed: Ranks whose bodies that mix lacked.
         checkpoint_seconds: Age of the last checkpoint; None without one.
-        neighbors: By rank.
         mixes: Whether it mixes in rounds to come: it has neighbors.
         mixed_round: The last round in which it mixed a neighbor's body and released its own; None before one.
         mixed_seconds: Since that round was complete.
         round_seconds: How long its last rounds took, in the mean; None before the second round of the process.
         left_seconds: How long the rounds that are left will take at that pace.
-        dropped: Messages that could not be used, by reason.
         epsilon: The privacy loss so far; None without privacy.
-        delta: Its delta.
         disagreement: Relative distance of the own released body to the mix, in the last completed round; None where it
             was not measured.
         disk_free: Bytes that the folder's disk had left when a round was last saved.
@@ -126,15 +116,7 @@ class Snapshot:
 
 
 def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder, *, ended: bool) -> Snapshot:
-    """The snapshot of a peer.
-
-    Args:
-        config: Its place in the federation.
-        core: Its protocol.
-        now: The core's clock time.
-        files: Its folder.
-        ended: Whether its rounds are over.
-    """
+    """The snapshot of a peer."""
     wait, last = core.waiting.present(now), files.progress.last or {}
     seconds, rounds = files.recent_seconds, core.schedule.rounds
     clock = core.round_clock
@@ -185,10 +167,7 @@ def _neighbor(one: Neighbor, now: float) -> NeighborSnapshot:
 def answer_members(request: Mapping[str, Any], driver: Driver, about: Mapping[str, Any]) -> Mapping[str, Any]:
     """Show the member lists ({"members": "show"}), or take one ({"members": "hand", "list": DOCUMENT}).
 
-    Args:
-        request: The request.
-        driver: The peer's.
-        about: Of its checkpoints, among it the settings of the run: what a list's graph is built with.
+    `about` is that of the peer's checkpoints. It holds the settings of the run, by which a list's graph is built.
 
     Raises:
         ConfigurationError: The request is neither, or this run has no member lists.

@@ -118,11 +118,8 @@ class Transport(Protocol):
     def dial(self, address: str, identity: Identity | None = None) -> Link:
         """Connect to a listener, again and again until it is there and whenever the connection breaks.
 
-        This returns at once; a name is resolved elsewhere.
-
-        Args:
-            address: Where it listens.
-            identity: The rank that has to answer. Where keys are used, no other gets a message.
+        This returns at once; a name is resolved elsewhere. `identity` is the rank that has to answer: where keys are
+        used, no other gets a message.
 
         Raises:
             AddressError: this is no address.

@@ -25,11 +25,8 @@ class ConsensusLog:
     """DIR/disagreement.jsonl of a simulation: one line a round, ``{"round", "consensus_distance"}``.
 
     Args:
-        path: The file.
         bodies: Functions by rank that return a copy of the peer's body, shape (body_parameters,).
-        worker: Computes and writes the distances.
         every: The interval of measurements in rounds, that of the peers' evaluations.
-        rounds: The number of rounds.
         resume: Do not write again the rounds of an earlier part of the run; measure a round that only some peers had
             completed when the run was stopped with the bodies in their checkpoints.
     """

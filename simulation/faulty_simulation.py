@@ -56,8 +56,6 @@ class FaultySimulation(Simulation):
     """A federation in one process, with the faults of a file.
 
     Args:
-        configs: The peers', by rank.
-        view: Shows the run.
         threads: How many train the peers; None for one a core.
     """
 

@@ -36,7 +36,6 @@ class Conditions:
         latency: How long a message is under way, beside the time of its bytes. A direction keeps its messages' order.
         bytes_per_second: The bandwidth of each direction of each connection.
         capacity: The number of messages under way from which on a sender has to wait.
-        chunk_bytes: As `Transport.chunk_bytes`.
         keys: Whether every process proves its rank, as by keys.
         redial: How long a dialler waits before it tries again; doubled from the least to the most while it is in vain.
         notice: How long after a break an end of the connection learns of it; what it sends until then is lost.
@@ -70,8 +69,6 @@ class FaultyNetwork:
     """The transports that can reach each other, and the faults between them.
 
     Args:
-        rng: The generator of the delays.
-        conditions: The conditions without faults.
         on_sent: Called with sender, receiver and frames of every message that a sender has been rid of.
     """
 
@@ -192,7 +189,6 @@ class _Direction:
     """One direction of a connection: the messages that are under way, in order.
 
     Args:
-        network: The network.
         source: The sending transport, and its link.
         target: The receiving transport, and its link.
 
@@ -278,8 +274,6 @@ class _Connection:
     """The two directions between a dialler and a listener.
 
     Attributes:
-        accepted: The listener's link.
-        links: The links of both ends.
         open: Whether it has not been broken yet; messages may still be under way.
     """
 
@@ -342,9 +336,7 @@ class FaultyTransport:
     """A `Transport` of a process in a `FaultyNetwork`. Addresses are any text; port 0 picks one.
 
     Args:
-        network: The network.
         rank: The process's rank; faults name ranks.
-        process: The process that it ends with.
     """
 
     def __init__(self, network: FaultyNetwork, rank: int, process: Process) -> None:

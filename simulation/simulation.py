@@ -48,13 +48,9 @@ class Simulation:
     """A federation in one process.
 
     Args:
-        configs: The peers', by rank.
-        view: Shows the run.
-        resume: Continue from the checkpoints.
         threads: How many train the peers; None for one a core.
 
     Attributes:
-        connected: Whether rounds have begun.
         loop_factory: Makes the event loop that it must run on; None for any.
         status: How the run has ended, where faults may have taken peers away; None where all peers' summaries say.
     """

@@ -136,7 +136,6 @@ class Process:
     """One peer's simulated process: its coroutines can be stopped in the middle, or take longer.
 
     Attributes:
-        slowness: The factor of its jobs' time.
         dead: Whether it was killed: it has no effect on other processes or on its files any more.
         on_thaw: Called when it may go on.
     """
@@ -239,7 +238,6 @@ class VirtualWorker(Worker):
 
     Args:
         process: The process of the jobs. The jobs of a dead process have no effect.
-        costs: The virtual seconds of a job.
         pool: The threads in which jobs really run, when their effect is due; those that are due at the same time run
             beside each other, while the clock stands still. So a process that is killed before has done nothing, and
             the order is the same every time. None to run each on the loop's own thread.
@@ -305,12 +303,6 @@ class RoundCosts:
 
     All else takes no time: it is little beside training, and the costs of faults are counted in rounds. Nor does a
     round that the peer sits out. Training of a share of its steps takes as much of that time.
-
-    Args:
-        seconds: The seconds of a round.
-
-    Attributes:
-        share: Gives the share of its steps that the present round trains.
     """
 
     def __init__(self, seconds: float) -> None:

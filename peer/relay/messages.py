@@ -65,10 +65,7 @@ class Claim(NamedTuple):
     """A peer's purpose and key, which the relay has not checked yet.
 
     Attributes:
-        purpose: LISTEN or DIAL.
-        key: The public key of the peer.
         other: The key of the called peer (DIAL), or zeros.
-        proof: See the module.
     """
 
     purpose: bytes

@@ -104,13 +104,10 @@ class Relay:
     """Joins the outgoing connections of listed keys, two and two.
 
     Args:
-        listed: The keys.
-        say: Takes the lines of the log.
         rate: Bytes a second that one key may send.
         connections: The most connections of one key.
 
     Attributes:
-        listed: The keys that are let in.
         joined, carried, refused: Connections that were joined; bytes that they carried; connections that were refused.
     """
 

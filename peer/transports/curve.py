@@ -33,7 +33,6 @@ class Keyring:
     """A peer's secret key, and the public keys of all.
 
     Attributes:
-        secret: This peer's secret key, 32 bytes.
         listed: The public keys of all, 32 bytes each. Several of one, while it changes from one to another.
     """
 
@@ -64,9 +63,7 @@ class CurveAuth(AsyncioAuthenticator):
     context, which no other process can reach.
 
     Args:
-        sockets: Of the transport; take the events, too.
         router: The listening socket, before it is bound.
-        keyring: The keys.
 
     Attributes:
         proved: The identities that have proved a key so far, also without a message since.

@@ -51,16 +51,10 @@ class DealerLink:
     relay or a proxy libzmq is given a tunnel in place of the address, a new one each time.
 
     Args:
-        sockets: Of the transport; take the events, too.
-        link: Its name in events.
-        address: Where to connect to.
         longest: Bytes of an honest message's frames, at most.
-        keyring: The keys; None for connections without encryption.
         identity: Whose key the listener has to prove.
-        tunnels: Of links through a relay or a proxy.
 
     Attributes:
-        up: Whether the connection is established.
         reader: Reads the present DEALER; None between two.
 
     Raises:

@@ -37,8 +37,6 @@ class Proxy:
     """A proxy through which a peer dials out.
 
     Attributes:
-        kind: Its protocol.
-        host, port: Where it listens.
         user, password: What it asks for; empty for nothing.
     """
 
@@ -57,7 +55,6 @@ class Proxies:
     """Which proxy a host is dialled through.
 
     Attributes:
-        proxy: The proxy of all hosts; None for none.
         but: The hosts without it, as `no_proxy` lists them.
     """
 
@@ -143,11 +140,7 @@ def _is_loopback(host: str) -> bool:
 async def dial(host: str, port: int, through: Proxies, give_up: float) -> socket.socket:
     """A non-blocking connection to a host, directly or through its proxy, within `PROVE_WITHIN` seconds.
 
-    Args:
-        host: A proxy resolves its name itself.
-        port: The host's.
-        through: Which hosts are reached through a proxy.
-        give_up: Seconds after which the connection breaks if the other end confirms nothing.
+    A proxy resolves the name itself. The connection breaks if the other end confirms nothing for `give_up` seconds.
 
     Raises:
         OSError: its text states why it could not be made.

@@ -35,15 +35,10 @@ class Reader:
     Of a message with too many frames the first ones are handed over, enough to show that; the others are skipped.
 
     Args:
-        socket: The socket; it has no other reader.
-        handle: Called with each message.
         ready: Whether another message may be taken. When this becomes true again, `look_soon` has to be called.
         emptied: Called when the socket has no further message at present.
         signalled: Called when something happened to the socket, such as that it can be written to again.
         frames: The most that are kept of a message.
-
-    Attributes:
-        socket: The socket.
     """
 
     def __init__(
@@ -151,9 +146,6 @@ class Sockets:
         frames: The most that are kept of a message.
         give_up: Seconds after which a connection breaks whose other end confirms nothing.
         signalled: Called when something happened to a socket, such as that it can be written to again.
-
-    Attributes:
-        context: What the sockets belong to.
     """
 
     def __init__(self, frame_bytes: int, frames: int, give_up: float, signalled: Callable[[], None]) -> None:

@@ -47,7 +47,6 @@ class Tunnels:
     """The tunnels of one transport.
 
     Args:
-        through: Which hosts are dialled through a proxy.
         give_up: Seconds after which a connection breaks whose other end confirms nothing.
         secret: The peer's secret key, which relays ask for; None without keys.
     """

@@ -61,7 +61,6 @@ class ZeroMQTransport:
         give_up: Seconds after which a connection breaks whose other end confirms nothing.
         keyring: The keys of the peers to let in, and to prove to those that are dialled; None for connections without
             encryption.
-        proxies: Through which hosts are dialled.
 
     Attributes:
         guard: Bounds the cost of the listener's connections; None without a listener.
