@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dpeer.cli.tables import json_option, plain_table, print_table
+from dpeer.cli.tables import filled, json_option, plain_table, print_table
 from dpeer.exceptions import UnknownName
 from dpeer.federation.presets import PRESETS
 
@@ -68,15 +68,9 @@ def _described(algorithm: Algorithm) -> dict[str, Any]:
 
 
 def _print_costs(listed: list[dict[str, Any]]) -> None:
-    table = plain_table()
-    table.add_column("algorithm", no_wrap=True)
-    table.add_column("gradients", justify="right", no_wrap=True)
-    table.add_column("messages", justify="right", no_wrap=True)
-    table.add_column("what leaves the peer")
-    for entry in listed:
-        numbers = f"{entry['gradients']:g}", str(entry["messages"])
-        table.add_row(entry["name"], *numbers, Text(entry["leaves"]))
-    print_table(table)
+    columns = {"algorithm": "left", "gradients": "right", "messages": "right", "what leaves the peer": "words"}
+    rows = [(entry["name"], f"{entry['gradients']:g}", entry["messages"], entry["leaves"]) for entry in listed]
+    print_table(filled(plain_table(), columns, rows))
 
 
 def _own(entry: Mapping[str, Any]) -> list[str]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from dpeer.cli.predict import input_option, run_option, tokenizer_option
+from dpeer.cli.tables import filled
 from dpeer.federation.saved_models import load_model
 from dpeer.results.figures import called, in_order, interval, value
 
@@ -51,39 +51,18 @@ def print_figures(console: Console, figures: Mapping[str, Any]) -> None:
     rows = figures["rows"]
     positive = f"; positive: {figures['positive']}" if "positive" in figures else ""
     console.print(f"{rows} {'row' if rows == 1 else 'rows'}{positive}", highlight=False, markup=False)
-    table = Table()
-    for name, side in (("figure", "left"), ("value", "right"), ("95 % interval", "left")):
-        table.add_column(name, justify=side)  # type: ignore[arg-type]
-    for name, figure in in_order(figures["values"]).items():
-        table.add_row(called(name), value(figure), interval(figure))
-    console.print(table)
+    found = [(called(name), value(figure), interval(figure)) for name, figure in in_order(figures["values"]).items()]
+    console.print(filled(Table(), {"figure": "words", "value": "right", "95 % interval": "words"}, found))
     classes = figures.get("classes", ())
     if len(classes) > 2:
-        _by_class(console, classes[:_CLASSES])
+        names = ("sensitivity", "specificity", "f1", "auroc")
+        columns = {"class": "words", "rows": "right"} | {called(name): "right" for name in names}
+        each = [(one["class"], one["rows"], *(value(one[name]) for name in names)) for one in classes[:_CLASSES]]
+        console.print(filled(Table(), columns, each))
     if 0 < len(classes) <= _CLASSES:
-        _confusion(console, [one["class"] for one in classes], figures["confusion"])
+        true = [one["class"] for one in classes]
+        counts = [(name, *row) for name, row in zip(true, figures["confusion"], strict=True)]
+        console.print("rows by true class (down) and predicted class (across):", highlight=False)
+        console.print(filled(Table(), {"": "words"} | dict.fromkeys(true, "right"), counts))
     elif classes:
         console.print(f"the first {_CLASSES} of {len(classes)} classes; --json has all", highlight=False)
-
-
-def _by_class(console: Console, classes: list[Mapping[str, Any]]) -> None:
-    table = Table()
-    table.add_column("class")
-    table.add_column("rows", justify="right")
-    names = ("sensitivity", "specificity", "f1", "auroc")
-    for name in names:
-        table.add_column(called(name), justify="right")
-    for one in classes:
-        table.add_row(escape(one["class"]), str(one["rows"]), *(value(one[name]) for name in names))
-    console.print(table)
-
-
-def _confusion(console: Console, names: list[str], counts: list[list[int]]) -> None:
-    console.print("rows by true class (down) and predicted class (across):", highlight=False)
-    table = Table()
-    table.add_column("")
-    for name in names:
-        table.add_column(escape(name), justify="right")
-    for name, row in zip(names, counts, strict=True):
-        table.add_row(escape(name), *map(str, row))
-    console.print(table)

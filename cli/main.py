@@ -10,12 +10,11 @@ import signal
 import sys
 import traceback
 from contextlib import suppress
-from pathlib import Path
 
 import click
 
 import dpeer
-from dpeer.exceptions import ConfigurationError, DpeerError, UnknownName, system_error
+from dpeer.exceptions import DpeerError, UnknownName, system_error
 from dpeer.federation.removed_names import VALUES, instead
 
 _COMMANDS = {
@@ -100,8 +99,6 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
     try:
-        if own_process:
-            _check_current_folder()
         code = group.main(arguments, prog_name="dpeer", standalone_mode=False)
     except UnknownName as error:
         code = _end(instead(arguments) or str(error), error.exit_code, debug)
@@ -140,20 +137,8 @@ def _allow_open_files() -> None:
             return
 
 
-def _check_current_folder() -> None:
-    """Refuse a current folder that has been removed: torch cannot even be loaded there."""
-    try:
-        Path.cwd()
-    except FileNotFoundError as error:
-        raise ConfigurationError(
-            "the current folder does not exist any more: go to one that does with `cd`, and type the command again"
-        ) from error
-
-
 def _lacking(error: BaseException) -> str:
     """The line for an error that comes of what the system does not give; empty for any other one."""
-    if isinstance(error, RuntimeError) and "home directory" in str(error):  # of Path.expanduser
-        return "a path begins with '~', and this user has no home folder here: set HOME, or write the path out"
     why = system_error(error)
     if why is None or why.errno not in (errno.EMFILE, errno.ENFILE):
         return ""

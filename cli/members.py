@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.text import Text
 
-from dpeer.cli.tables import json_option, plain_table, print_table
+from dpeer.cli.tables import filled, json_option, plain_table, print_table
 from dpeer.cli.terminal import say
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config, member_client
@@ -104,17 +103,15 @@ def _print_list(one: MemberList, there: Situation | None = None) -> None:
     """Print a list, and which lists its members have as far as it is known."""
     known = {} if there is None else there.stamps
     click.echo(f"member list {one.version} ({one.digest.hex()[:16]}) of federation {one.federation[:16]}")
-    table = plain_table()
     weighed = any(member.weight is not None for member in one.members.values())
     names = ("rank", "address", "key", *(("weight",) if weighed else ()), *(("has",) if known else ()))
-    for name in names:
-        table.add_column(name, justify="right" if name in ("rank", "weight") else "left")
+    rows = []
     for rank, member in one.members.items():
         cells = [str(rank), member.address or "dials out", _short(member.keys)]
         cells += [f"{member.weight:g}"] if member.weight is not None else []
-        cells += [_has(known.get(rank), rank, there)] if there is not None and known else []
-        table.add_row(*map(Text, cells))
-    print_table(table)
+        rows.append(cells + ([_has(known.get(rank), rank, there)] if there is not None and known else []))
+    columns = {name: "right" if name in ("rank", "weight") else "words" for name in names}
+    print_table(filled(plain_table(), columns, rows))
     for gone in ("left", "evicted"):
         if ranks := [rank for rank, former in one.former.items() if former.gone == gone]:
             proved = {rank: _short(one.former[rank].keys) for rank in ranks if one.former[rank].keys}

@@ -14,6 +14,16 @@ from dpeer.cli.tables import plain_table
 from dpeer.federation import snapshot_words as words
 from dpeer.federation.control_client import Place
 
+_COLUMNS = (
+    "rank", "rounds", "quorum", "round", "left", "list", "state", "neighbors", "last mix", "saved", "sent/s", "got/s",
+    "epsilon", "disagreement", "dropped", "disk",
+)  # fmt: skip
+_LONG = ("round", "left", "sent/s", "got/s", "epsilon", "disagreement", "dropped", "disk")
+"""Columns of `dpeer top` alone."""
+
+_IF_ANY = ("list", "epsilon", "disagreement", "dropped")
+"""Columns that are shown only where a peer has a value."""
+
 _RIGHT = ("rank", "rounds", "quorum", "round", "left", "sent/s", "got/s", "epsilon", "disagreement", "disk")
 """Columns of numbers."""
 
@@ -40,19 +50,11 @@ def peers_table(found: Sequence[Place], earlier: Mapping[Path, Rates] | None = N
     line (None: all columns).
     """
     answers = [one.answer for one in found if one.answer is not None and one.answer["rounds"] is not None]
-    names = ["rank", "rounds", "quorum"]
-    if earlier is not None:
-        names += ["round", "left"]
-    names += ["list"] if any(words.member_list(one) != words.NONE for one in answers) else []
-    names += ["state", "neighbors", "last mix", "saved"]
-    if earlier is not None:
-        names += ["sent/s", "got/s"]
-        names += ["epsilon"] if any(one.get("epsilon") is not None for one in answers) else []
-        names += ["disagreement"] if any(one.get("disagreement") is not None for one in answers) else []
-        names += ["dropped"] if any(one.get("dropped") for one in answers) else []
-        names += ["disk"]
     rows = [_cells(one, (earlier or {}).get(one.folder)) for one in found]
     rows += _others(answers, {one.name.removeprefix("rank-") for one in found})
+    there = {name for row in rows for name, cell in row.items() if cell not in ("", words.NONE)}
+    names = [name for name in _COLUMNS if name in there or name not in _IF_ANY]
+    names = [name for name in names if earlier is not None or name not in _LONG]
     shown = names if width is None else _that_fit(names, rows, width)
     table = plain_table(gap=_GAP)
     for name in shown:

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from dpeer.cli.click_from_setting import flag, stated
-from dpeer.cli.tables import json_option, plain_table, print_table
+from dpeer.cli.tables import filled, json_option, plain_table, print_table
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.starting import own_rank
 from dpeer.privacy import Guarantee, SampleGuarantee, accounting
@@ -146,13 +146,7 @@ def privacy(as_json: bool, federation: Path | None, rank: str | None, **given: A
         return
     console = Console(highlight=False)
     console.print(f"Protected: {made.words}.")
-    table = plain_table(show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    print_table(table)
+    print_table(filled(plain_table(show_header=False), {"what": "left", "value": "right", "meaning": "words"}, rows))
     for line in lines:
         console.print(line, markup=False)
 

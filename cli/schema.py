@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.markup import escape
 
-from dpeer.cli.tables import plain_table, print_table
+from dpeer.cli.click_from_setting import F
+from dpeer.cli.tables import filled, plain_table, print_table
 from dpeer.exceptions import ConfigurationError, OutputError, not_written
 from dpeer.training.data.holdout import count_equal, digests, in_words
 from dpeer.training.data.tables import check as checking
@@ -36,15 +36,20 @@ def schema() -> None:
     """Say what the columns of all sites' tables are, and check a table against it."""
 
 
+def _written(command: F) -> F:
+    """The options of a command that writes a schema."""
+    command = click.option("--overwrite", is_flag=True, help="Replace a schema that is there.")(command)
+    return click.option(
+        "--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("schema.toml"), metavar="FILE",
+        show_default=True, help="Schema to write.",
+    )(command)  # fmt: skip
+
+
 @schema.command(short_help="Propose a schema from a table.")
 @click.argument("file", metavar="FILE.csv|.parquet")
 @click.option("--target", metavar="COLUMN", help="The column to predict.  [default: one named so, or the last]")
 @click.option("--group", metavar="COLUMN", help="The column that says whose a row is, such as a patient's number.")
-@click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("schema.toml"), metavar="FILE",
-    show_default=True, help="Schema to write.",
-)  # fmt: skip
-@click.option("--overwrite", is_flag=True, help="Replace a schema that is there.")
+@_written
 def init(file: str, target: str | None, group: str | None, out: Path, overwrite: bool) -> None:
     """Propose what the columns of FILE are, as a schema.toml to edit and to share.
 
@@ -61,15 +66,13 @@ def init(file: str, target: str | None, group: str | None, out: Path, overwrite:
 
 
 def _print_proposed(proposed: Proposed, sheet: Sheet | None = None) -> None:
-    table = plain_table()
-    for title in ("column", "kind", "proposed"):
-        table.add_column(title, overflow="fold")
     target = proposed.target
     rows = {target.keys["column"]: target, **proposed.columns}
-    for name, found in rows.items():
-        kind = f"target, {found.keys['kind']}" if found is target else found.keys["kind"]
-        table.add_row(escape(name), kind, escape(_short(found)))
-    print_table(table)
+    cells = [
+        (name, f"target, {found.keys['kind']}" if found is target else found.keys["kind"], _short(found))
+        for name, found in rows.items()
+    ]
+    print_table(filled(plain_table(), dict.fromkeys(("column", "kind", "proposed"), "words"), cells))
     click.echo("")
     remarks: dict[str, list[str]] = {}
     for name, found in rows.items():
@@ -107,11 +110,7 @@ def _short(found: Guess) -> str:
 
 @schema.command(short_help="Make one schema of several sites' proposals.")
 @click.argument("files", nargs=-1, required=True, metavar="A.toml B.toml ...")
-@click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("schema.toml"), metavar="FILE",
-    show_default=True, help="Schema to write.",
-)  # fmt: skip
-@click.option("--overwrite", is_flag=True, help="Replace a schema that is there.")
+@_written
 def merge(files: tuple[str, ...], out: Path, overwrite: bool) -> None:
     """Make one schema of several: ranges are widened, values and words united, and what differs is asked.
 

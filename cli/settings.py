@@ -13,7 +13,7 @@ from rich.text import Text
 
 from dpeer.cli.click_from_setting import NumberOr, click_type, without_none
 from dpeer.cli.options import GroupedOption, option_of, setting_options
-from dpeer.cli.tables import json_option, plain_table, print_table, table_width
+from dpeer.cli.tables import filled, json_option, plain_table, print_table, table_width
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.removed_names import KEYS
 from dpeer.federation.run_settings import DURATION
@@ -154,12 +154,8 @@ def _print_values(chosen: list[Listed], values: dict[str, tuple[Any, str]], *, a
     if as_json:
         click.echo(json.dumps({one.name: {"value": value, "from": origin} for one, value, origin in shown}))
         return
-    table = plain_table()
-    for column in ("setting", "value", "from"):
-        table.add_column(column, overflow="fold")
-    for one, value, origin in shown:
-        table.add_row(one.name, Text(_shown(value)), Text(origin))
-    print_table(table)
+    rows = [(one.name, _shown(value), origin) for one, value, origin in shown]
+    print_table(filled(plain_table(), dict.fromkeys(("setting", "value", "from"), "words"), rows))
     if not every:
         click.echo("\nAll others are defaults: --all prints them, too.")
 

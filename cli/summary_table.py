@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from dpeer.cli.tables import filled
 from dpeer.results.effect import (
     LOCAL_ONLY,
     Effect,
@@ -167,11 +168,8 @@ def _print_by_rank(
     ranks: Sequence[int],
 ) -> None:
     shown = names[:_COLUMNS]
-    table = Table()
-    for name in ("rank", *map(called, shown)):
-        table.add_column(name, justify="right")
-    for rank in ranks:
-        table.add_row(str(rank), *(decimals(by_rank[name][rank]) for name in shown))
+    headings = dict.fromkeys(("rank", *map(called, shown)), "right")
+    table = filled(Table(), headings, ((rank, *(decimals(by_rank[name][rank]) for name in shown)) for rank in ranks))
     table.add_section()
     table.add_row("mean", *(decimals(mean.get(name)) for name in shown))
     console.print(table)

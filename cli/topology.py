@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from dpeer.cli.click_from_setting import F, stated
-from dpeer.cli.tables import json_option, plain_table, print_table
+from dpeer.cli.tables import filled, json_option, plain_table, print_table
 from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.optional_libraries import check_libraries
 from dpeer.results import units
@@ -194,12 +194,10 @@ def _print_graph(shown: Topology) -> None:
         console.print(f"Weights are printed up to {MATRIX_LIMIT} peers; --json has them all.")
         return
     console.print(title)
-    table = plain_table(gap=1)
-    for rank in ("", *range(shown.size)):
-        table.add_column(str(rank), justify="right")
-    for rank, row in enumerate(_together(shown)):
-        table.add_row(str(rank), *map(_weight, row))
-    print_table(table)
+    columns = dict.fromkeys(("", *map(str, range(shown.size))), "right")
+    print_table(
+        filled(plain_table(gap=1), columns, ((i, *map(_weight, row)) for i, row in enumerate(_together(shown))))
+    )
 
 
 def _kept_mean(declared: Sequence[float]) -> str:

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from dpeer.cli.tables import plain_table
+from dpeer.cli.tables import filled, plain_table
 from dpeer.cli.terminal import Terminal, ended_at_once, one_line
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import ranks_of
@@ -111,16 +111,13 @@ def _show(found: Combined) -> None:
     """Print a line for each site, the mean over sites, and the ranks without a file."""
     console = Console(highlight=False, markup=False)
     of_accuracy = found.sites[0].worth.of_accuracy
-    table = plain_table()
-    table.add_column("rank", justify="right", no_wrap=True)
-    for heading in ("rounds", "rows", "gain" if of_accuracy else "gain of loss", "95 % interval", "verdict"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for site in found.sites:
-        table.add_row(
-            str(site.rank), str(site.rounds), str(site.worth.rows), decimals(site.worth.gain, "+"),
-            interval_text(site.worth), verdict_word(site.worth),
-        )  # fmt: skip
-    console.print(table)
+    headings = ("rank", "rounds", "rows", "gain" if of_accuracy else "gain of loss", "95 % interval", "verdict")
+    rows = [
+        (one.rank, one.rounds, one.worth.rows, decimals(one.worth.gain, "+"), interval_text(one.worth),
+         verdict_word(one.worth))
+        for one in found.sites
+    ]  # fmt: skip
+    console.print(filled(plain_table(), dict.fromkeys(headings, "right"), rows))
     for line in _lines(found):
         console.print(Text(one_line(line)), soft_wrap=True)
 

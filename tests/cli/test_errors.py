@@ -48,24 +48,6 @@ def test_a_command_may_open_as_many_files_as_the_hard_limit_says() -> None:
     assert ended.stdout.split()[-1] == "True"
 
 
-def test_a_current_folder_that_is_gone_is_named(tmp_path: Path) -> None:
-    script = (
-        "import os; from dpeer.cli.main import main; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone'); main()"
-    )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr.startswith("dpeer: the current folder does not exist any more: go to one that does with `cd`")
-
-
-def test_a_home_folder_that_is_none_is_named(dpeer: Command, small_task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def expanduser(path: Path) -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "expanduser", expanduser)
-    ended = dpeer("predict", "--run", "~/run", "--input", "a.csv", "--output", "b.csv")
-    assert ended.complaints[-1].startswith("dpeer: a path begins with '~', and this user has no home folder here: set")
-
-
 def test_a_port_in_use_is_named(dpeer: Command, small_task: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = min(server.getsockname()[1], 65534)
