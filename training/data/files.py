@@ -114,14 +114,9 @@ class Images(NamedTuple):
 
 
 def read_images(task: str, paths: Sequence[Path], channels: int, side: int, *, resize: bool) -> Images:
-    """Decode image files, in threads: Pillow lets go of Python's lock.
+    """Decode image files, in threads: as RGB (3 channels; grey images get them, too), or as grey (1).
 
-    Args:
-        task: The task's name, for messages.
-        paths: The files.
-        channels: 3 for RGB (grey images get it, too), 1 for grey.
-        side: Height and width.
-        resize: Whether other sizes are scaled to `side` (antialiased; what is not square is distorted), or refused.
+    With `resize` other sizes are scaled to `side` (antialiased; what is not square is distorted), else refused.
 
     Raises:
         TaskError: An image is damaged or does not fit, or Pillow is missing.
@@ -134,18 +129,15 @@ def read_images(task: str, paths: Sequence[Path], channels: int, side: int, *, r
     transparent = np.zeros(len(paths), bool)
 
     def some(start: int) -> None:
-        for number in range(start, min(start + _AT_ONCE, len(paths))):
+        for number, path in enumerate(paths[start : start + _AT_ONCE], start):
             try:
-                found[number], transparent[number] = _image(paths[number], channels, side, resize)
+                found[number], transparent[number] = _image(path, channels, side, resize)
             except Exception as error:
-                raise TaskError(
-                    f"task {task!r}: the image {paths[number]} cannot be read: {describe(error)}"
-                ) from error
+                raise TaskError(f"task {task!r}: the image {path} cannot be read: {describe(error)}") from error
 
     with warnings.catch_warnings(), ThreadPoolExecutor(len(own_cores())) as pool:
         warnings.simplefilter("ignore")  # Pillow's, of damage in EXIF and of images that it takes for an attack
-        for _ in pool.map(some, range(0, len(paths), _AT_ONCE)):
-            pass
+        [*pool.map(some, range(0, len(paths), _AT_ONCE))]
     pixels = torch.from_numpy(found)
     if not transparent.any():
         return Images(pixels, ())

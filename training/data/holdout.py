@@ -124,12 +124,8 @@ def _joined(apart: Indices, numbers: Indices) -> Indices:
 def hold_out_apart(names: Sequence[bytes], share: float, key: bytes) -> Indices:
     """Choose samples to hold out, each by a keyed hash of its name alone, whatever the others are.
 
-    Samples of one name are held out together, and one more of them changes nothing for the others.
-
-    Args:
-        names: What each sample goes by, in bytes: its content, or what it must not be parted from.
-        share: The probability that a name is held out, above 0 and below 1.
-        key: Where chance comes from, at most 64 bytes.
+    A name is the sample's content, or what it must not be parted from. Samples of one name are held out together, and
+    one more of them changes nothing for the others.
 
     Returns:
         Sorted indices of what is held out. How many they are is random; none and all are possible.

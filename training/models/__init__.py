@@ -135,7 +135,7 @@ def build_model(
         name: One of `MODELS`, or a user's own.
         shape: One input's shape.
         outputs: How many numbers it gives a sample: the classes, or 1.
-        options: Values of the model's options, by name; its defaults for those that are not given.
+        options: Those that differ from the model's defaults.
         tokens: Whether inputs are token numbers, shape (length,), which models for text take and no others.
 
     Raises:
@@ -151,7 +151,8 @@ def build_model(
     if not _fits(model, shape, tokens):
         fitting = ", ".join(other.name for other in MODELS.values() if _fits(other, shape, tokens))
         what = "token numbers of" if tokens else "inputs have"
-        raise TaskError(f"--model {name} takes {_wanted(model)}, the task's {what} shape {shape}; try {fitting}")
+        wanted = _WANTED[model.takes].format(model.least)
+        raise TaskError(f"--model {name} takes {wanted}, the task's {what} shape {shape}; try {fitting}")
     make, chosen = model.maker(), model_options(name, options)
     with blame(f"model {name!r} failed", lambda: f"it is called with {shape}, an input's shape, and {outputs} outputs"):
         made = make(shape, outputs, **chosen)
@@ -174,12 +175,10 @@ def find_model(name: str) -> Model:
 
 
 def model_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of all options of a built-in model, by name: those that were given, and its defaults.
+    """The values of all options of a model, by name: those that were given, and its defaults.
 
     Raises:
-        UnknownName: The model does not exist, or has no option of that name.
-        TaskError: A value is of another type than the option, or beyond its limits.
-        ConfigurationError: A library that the model needs is not installed.
+        UnknownName, TaskError, ConfigurationError: As in `build_model`.
     """
     model = find_model(name)
     known = model.options()
@@ -203,15 +202,12 @@ def _fits(model: Model, shape: tuple[int, ...], tokens: bool) -> bool:
     )
 
 
-def _wanted(model: Model) -> str:
-    match model.takes:
-        case "images":
-            return f"images (channels, height, width) of at least {model.least} x {model.least} pixels"
-        case "series":
-            return f"series (channels, length) of at least {model.least} steps"
-        case "text":
-            return "texts as token numbers (length,)"
-    return "numbers, in any shape"
+_WANTED: Mapping[Takes, str] = {
+    "images": "images (channels, height, width) of at least {0} x {0} pixels",
+    "series": "series (channels, length) of at least {0} steps",
+    "text": "texts as token numbers (length,)",
+    "anything": "numbers, in any shape",
+}
 
 
 def drops(model: nn.Module) -> bool:
@@ -222,15 +218,10 @@ def drops(model: nn.Module) -> bool:
 
 
 def last_linear(model: nn.Module) -> str:
-    """The name of the last linear layer, which is the head by default.
-
-    Raises:
-        TaskError: The model has none.
-    """
-    name = last_layer(model)
-    if not name:
-        raise TaskError("the model has no linear layer that could be the head: name the head with --head")
-    return name
+    """The name of the last linear layer, which is the head by default; a TaskError without such a layer."""
+    if name := last_layer(model):
+        return name
+    raise TaskError("the model has no linear layer that could be the head: name the head with --head")
 
 
 def last_layer(model: nn.Module) -> str:
@@ -241,26 +232,18 @@ def last_layer(model: nn.Module) -> str:
     return str(names[-1]) if names else ""
 
 
-_FOLLOW = ("padding", "separator")
-
-
 def with_tokens(model: str, tokens: Tokens | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a model, with those that follow from the tokenizer.
+    """The options of a model that the user has chosen, with those that follow from the tokenizer of its inputs.
 
-    Args:
-        model: The model's name.
-        tokens: Where its inputs come from; None where they are no token numbers.
-        given: What the user has chosen. A vocabulary may be larger than the tokenizer's, as it is of some pretrained
-            weights.
+    A chosen vocabulary may be larger than the tokenizer's, as it is of some pretrained weights.
 
     Raises:
-        UnknownName: The model does not exist.
         TaskError: Something was chosen that does not suit the tokenizer.
     """
     found = find_model(model)
     if tokens is None or not (found.own or found.takes == "text"):
         return dict(given)
-    if chosen := next((name for name in _FOLLOW if name in given), None):
+    if chosen := next((name for name in ("padding", "separator") if name in given), None):
         raise TaskError(f"--model-option {chosen}={given[chosen]}: it follows from the tokenizer; leave it out")
     least = given.get("vocabulary", tokens.vocabulary)
     if isinstance(least, int) and least < tokens.vocabulary:

@@ -16,11 +16,8 @@ def standardize(model: nn.Module, inputs: Tensor) -> None:
     """Have the model subtract each channel's mean from its input and divide by its standard deviation.
 
     Both become buffers of the model, ``input_mean`` and ``input_std``: they are saved with it and never travel. To load
-    a saved model, any inputs make the buffers, such as ``torch.zeros(1, *shape)``.
-
-    Args:
-        model: The model; changed in place.
-        inputs: The training inputs, shape (samples, channels or features, ...). One that never changes is only centred.
+    a saved model, any inputs make the buffers, such as ``torch.zeros(1, *shape)``. The training inputs have shape
+    (samples, channels or features, ...); what never changes is only centred.
     """
     # Channel by channel: a copy of all inputs in float64 may be more than fits.
     moments = [_moments(inputs[:, channel]) for channel in range(inputs.shape[1])]
@@ -55,15 +52,10 @@ class ScaledLoss(nn.MSELoss):
 
 
 def target_scale(targets: Tensor, ends: tuple[float, float] | None, *, own: bool) -> tuple[float, float] | None:
-    """The centre and scale for numbers to predict: as for an input that is a number.
+    """The centre and scale for numbers to predict, as for an input that is a number.
 
-    Args:
-        targets: The own training targets.
-        ends: The plausible range; None if it is unknown.
-        own: Whether anything may be computed from the targets: then these are their mean and deviation.
-
-    Returns:
-        None where nothing is known; then numbers are predicted as they are.
+    They are mean and deviation of the training targets if anything may be computed from these (`own`), else follow from
+    the plausible range. None where nothing is known: numbers are predicted as they are.
     """
     if own:
         std, mean = _moments(targets)

@@ -109,16 +109,10 @@ def vit(
     image: Count | None = None,
     dropout: Share = 0.0,
 ) -> nn.Module:
-    """See `ViT`; `shape` is (channels, height, width).
+    """See `ViT`; `shape` is (channels, height, width), and images are enlarged to `image` pixels a side first.
 
-    Options:
-        layers: How many layers of attention.
-        width: The features of a token.
-        heads: The heads of each layer's attention, which divide `width`.
-        hidden: The hidden features of each layer's perceptron; four times `width` if None.
-        patch: The pixels of a patch's side; if None 16, or less where that leaves fewer than 7 patches a side.
-        image: To how many pixels a side images are enlarged first; None leaves them as they are.
-        dropout: The share of features that is dropped in training, after each layer and from the embeddings.
+    A layer's perceptron has `hidden` features, by default four times `width`. A patch has by default 16 pixels a side,
+    or less where that leaves fewer than 7 patches a side.
 
     Raises:
         TaskError: The options do not fit each other, or the images.
@@ -146,12 +140,10 @@ def swin(
     image: Count | None = None,
     dropout: Share = 0.0,
 ) -> nn.Module:
-    """See `Swin`; arguments as for `vit`; a list has a number for each stage.
+    """See `Swin`; `layers` and `heads` have a number for each stage, and each has twice the `width` of the one before.
 
-    Options:
-        width: The features of a token in the first stage; each stage has twice as many as the one before.
-        window: How many tokens a side attention reaches; a stage with fewer has one window.
-        patch: The pixels of a patch's side; if None 4, or less where that leaves fewer than 8 patches a side.
+    Attention reaches `window` tokens a side; a stage with fewer has one window. A patch has by default 4 pixels a side,
+    or less where that leaves fewer than 8 patches a side.
 
     Raises:
         TaskError: The options do not fit each other, or the images.
@@ -264,18 +256,11 @@ def roberta(
     width: Count = 768, heads: Count | None = None, hidden: Count | None = None, positions: Count | None = None,
     dropout: Share = 0.0,
 ) -> Roberta:  # fmt: skip
-    """See `Roberta`; `shape` is (length,), the tokens of an example.
+    """See `Roberta`; `shape` is (length,), the tokens of an example. `vocabulary` and `padding` follow from the task.
 
-    Options:
-        vocabulary: The number of tokens; follows from the task.
-        padding: The number of the token that is none; follows from the task.
-        layers: Blocks of attention.
-        width: Features of a token.
-        heads: Of attention; None for one for each 64 features.
-        hidden: Features between the two linear layers of a block; None for four times the width.
-        positions: Rows of the table of positions, `padding` + 1 more than the longest text has; None for as many as
-            are needed. Of pretrained weights 514.
-        dropout: The share that is left out, also of attention.
+    A head of attention has by default 64 features, and `hidden`, between the linear layers of a block, are four times
+    `width`. `positions` are the rows of the table of positions, `padding` + 1 more than the longest text has; by
+    default as many as are needed, of pretrained weights 514. `dropout` is the share left out, also of attention.
 
     Raises:
         TaskError: Heads, width or positions do not fit.

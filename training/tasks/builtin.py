@@ -103,8 +103,11 @@ def check_own_data(peers: Sequence[tuple[str, Mapping[str, Any]]], partition: st
     """
     first: dict[tuple[str, Path], int] = {}
     for rank, (task, options) in enumerate(peers):
-        path = _data_path(task, options)
-        if task not in BUILTIN_TASKS or path is None or (partition or BUILTIN_TASKS[task].partition) != OWN:
+        builtin = BUILTIN_TASKS.get(task)
+        if builtin is None or (partition or builtin.partition) != OWN:
+            continue
+        path = options.get("path") if builtin.path else options.get("data", "")
+        if not isinstance(path, str):  # the task complains of it
             continue
         found = Path(path.replace(RANK, str(rank))).expanduser().resolve()
         if (other := first.setdefault((task, found), rank)) != rank:
@@ -112,13 +115,6 @@ def check_own_data(peers: Sequence[tuple[str, Mapping[str, Any]]], partition: st
                 f"--task {task}: ranks {other} and {rank} would hold the same data{f' of {path!r}' if path else ''}: "
                 f"divide them with --partition iid, or group, or give each rank its own, as path=site-{RANK}.csv does"
             )
-
-
-def _data_path(task: str, options: Mapping[str, Any]) -> str | None:
-    """The path of a rank's data; None where none is given, about which the task complains."""
-    own = task in BUILTIN_TASKS and BUILTIN_TASKS[task].partition == OWN
-    path = options.get("path") if own else options.get("data", "")
-    return path if isinstance(path, str) else None
 
 
 Count = Annotated[int, Field(ge=1)]

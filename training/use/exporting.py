@@ -22,6 +22,7 @@ from dpeer.atomic import replacing
 from dpeer.exceptions import TaskError, describe, not_written
 from dpeer.training.data.tables.decode import slots
 from dpeer.training.data.tables.inputs import TableInputs
+from dpeer.training.data.tables.prepare import of_kind, single_numbers
 from dpeer.training.data.tables.schema import Category, Date, Number, Schema, Text, YesNo
 from dpeer.training.errors import blame
 from dpeer.training.use.model import TrainedModel
@@ -187,11 +188,8 @@ def _check(whole: nn.Module, sample: Callable[[int], Tensor], path: Path) -> Non
 
 
 def _single_columns(schema: Schema) -> dict[str, Any]:
-    """The columns that have one number each, in the order in which rows have them; empty where one is text."""
-    if schema.plain or any(isinstance(column, Text) for column in schema.inputs.values()):
-        return {}
-    order = (Number | Date, YesNo, Category)
-    return {name: one for kind in order for name, one in schema.inputs.items() if isinstance(one, kind)}
+    """The columns, each of one number, in the order in which rows have them; empty where one is text."""
+    return {} if schema.plain or of_kind(schema, Text) else single_numbers(schema)
 
 
 def _describe_columns(schema: Schema) -> list[dict[str, Any]]:

@@ -45,12 +45,7 @@ class Problem:
     rows: int = 0
 
     def line(self, most: int | None = 3, rest: str = "") -> str:
-        """The mistake on one line: the first cells, those that are equal once.
-
-        Args:
-            most: How many different cells are shown; None for every cell with its row.
-            rest: What shows the others.
-        """
+        """The mistake on one line, with so many different cells, or all; `rest` follows the number of the others."""
         if not self.cells:
             return f"column {self.column!r} {self.what}"
         counts, first = Counter(cell for _, cell in self.cells), {cell: row for row, cell in reversed(self.cells)}
@@ -152,11 +147,9 @@ class Checked:
     def accepted(self, advice: str = "") -> Checked:
         """The table, if it fits.
 
-        Args:
-            advice: The end of the error; left out where options alone say what a target or group is.
-
         Raises:
-            TaskError: It does not fit; the message names the first column, the share of its cells and the first rows.
+            TaskError: It does not. The message names the first column, the share of its cells and the first rows, and
+                ends with the advice, but where options alone say what a target or group is.
         """
         if not self.problems:
             return self
@@ -176,12 +169,8 @@ def _cells(count: int) -> str:
 def check(schema: Schema, sheet: Sheet, *, labels: bool = True, learn: bool = True) -> Checked:
     """Read the columns of a table, with a verdict on every cell.
 
-    Args:
-        schema: What the columns are.
-        sheet: The table.
-        labels: Whether the column to predict is read.
-        learn: Whether a model is to learn from the rows. New rows for a trained one need no group, and their values
-            outside a range are cut.
+    The column to predict is one of them only with `labels`. New rows for a trained model, without `learn`, need no
+    group, and their values outside a range are cut.
     """
     wanted: dict[str, Read] = {**schema.inputs}
     if labels:

@@ -16,14 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpeer.training.data.tables.readings import (
-    Reading,
     Spellings,
     all_numbers,
     as_number,
     dates,
     numbers,
+    of_unit,
     plainly,
-    same_unit,
 )
 from dpeer.training.data.tables.schema import OTHER, Category, Column, Date, Group, Number, Target, YesNo
 
@@ -163,11 +162,7 @@ def readings(column: Any, cell: str, decimal: str) -> tuple[str, ...]:
     """The readings of a cell as what its column is, as they are shown."""
     if isinstance(column, Date):
         return tuple(f"{moment:%Y-%m-%d} by {form}" for moment, form in dates(cell, column.format).items())
-    return tuple(one.shown for one in _of_unit(column, numbers(cell, decimal, column.unit)))
-
-
-def _of_unit(column: Any, found: Sequence[Reading]) -> list[Reading]:
-    return [one for one in found if not one.unit or same_unit(one.unit, column.unit)]
+    return tuple(one.shown for one in of_unit(numbers(cell, decimal, column.unit), column.unit))
 
 
 def _within(value: float, ends: tuple[float, float] | None, bound: int = 0, how: str = "") -> Judged:
@@ -180,7 +175,7 @@ def _number(column: Any, decimal: str, codes: bool, cell: str) -> Judged:
     if codes and (value := as_number(cell, decimal)) is not None:
         return _within(value, column.range)
     every = numbers(cell, decimal, column.unit)
-    found = _of_unit(column, every)
+    found = of_unit(every, column.unit)
     if len(found) != 1:
         return _unread(Verdict.DOUBLE if found else Verdict.UNIT if every else Verdict.WRONG)
     (one,) = found

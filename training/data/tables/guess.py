@@ -17,6 +17,7 @@ from dpeer.training.data.tables.readings import (
     all_numbers,
     dates,
     numbers,
+    of_unit,
     plainly,
     same_unit,
     spelled,
@@ -73,17 +74,14 @@ MANY = 20
 
 
 class Guess(NamedTuple):
-    """What a column probably is.
-
-    Attributes:
-        keys: Its keys in a schema.
-        remark: What to look at; empty if it is plain.
-        strange: Cells that do not fit; they are shown to the site, and not written into the schema.
-    """
+    """What a column probably is."""
 
     keys: Keys
+    """Its keys in a schema."""
     remark: str = ""
+    """What to look at; empty if it is plain."""
     strange: tuple[str, ...] = ()
+    """Cells that do not fit; they are shown to the site, and not written into the schema."""
 
 
 def guess(name: str, cells: Sequence[str], *, decimal: str) -> Guess:
@@ -285,14 +283,7 @@ def _back(moment: datetime.datetime) -> datetime.datetime:
 
 
 class Numbers(NamedTuple):
-    """A column's different cells as numbers.
-
-    Attributes:
-        unit: The unit in its name or behind its numbers.
-        single: By cell, its one reading.
-        double: Cells with two readings, and how these are shown.
-        strange: All other cells.
-    """
+    """A column's unit, and its different cells: those with one reading as numbers, with two, and the others."""
 
     unit: str
     single: Mapping[str, Reading]
@@ -319,7 +310,7 @@ def numbers_of(name: str, counts: Mapping[str, int], decimal: str) -> Numbers:
         unit = unit if sum(any(same_unit(one.unit, unit) for one in found) for found in every.values()) > FEW else named
     single, double = {}, {}
     for cell, found in every.items():
-        fitting = [one for one in found if not one.unit or same_unit(one.unit, unit)]
+        fitting = of_unit(found, unit)
         if len(fitting) == 1:
             single[cell] = fitting[0]
         elif len(found) > 1:
@@ -341,10 +332,14 @@ def _guess_number(name: str, counts: Mapping[str, int], read: Numbers) -> Guess:
     gaps = _far_off(of_cells, counts, nines)
     inner = [value for cell, value in of_cells.items() if cell not in gaps]
     keys: Keys = {"kind": "number", "unit": read.unit, "range": outward(min(inner), max(inner))}
-    dressed = {cell: one for cell, one in read.single.items() if one.how}
-    if any(one.bound for one in dressed.values()):
+    hows: Counter[str] = Counter()
+    for cell, one in read.single.items():
+        hows[one.how] += counts[cell]
+    del hows[""]
+    said = "; ".join(f"{count} of {rows} cells read {how}" for how, count in hows.items())
+    if any(one.bound for one in read.single.values()):
         keys["limits"] = True
-    elif whole and len(values) <= FEW and rows > 5 * len(values) and not dressed:
+    elif whole and len(values) <= FEW and rows > 5 * len(values) and not hows:
         low, high = keys["range"]
         return Guess(
             {"kind": "category", "values": sorted(of_cells, key=lambda cell: (of_cells[cell], cell))},
@@ -352,16 +347,8 @@ def _guess_number(name: str, counts: Mapping[str, int], read: Numbers) -> Guess:
             f'something, write kind = "number" and range = [{low:g}, {high:g}] in place of values',
         )
     unit = _asked_unit(read) if read.unit else "in which unit?"
-    remark = _joined(_strangers(read.strange, counts, "number"), _asked_gaps(gaps), _said(counts, dressed), unit)
+    remark = _joined(_strangers(read.strange, counts, "number"), _asked_gaps(gaps), said, unit)
     return Guess(keys, remark, read.strange)
-
-
-def _said(counts: Mapping[str, int], dressed: Mapping[str, Reading]) -> str:
-    """How cells are written that are no plain numbers."""
-    hows: Counter[str] = Counter()
-    for cell, one in dressed.items():
-        hows[one.how] += counts[cell]
-    return "; ".join(f"{count} of {sum(counts.values())} cells read {how}" for how, count in hows.items())
 
 
 def _asked_unit(read: Numbers) -> str:
@@ -422,16 +409,12 @@ _BEGINS_AS_NUMBER = re.compile(r"[~<>\u2264\u2265+-]?\s?[0-9]")
 
 
 def _guess_words(name: str, counts: Mapping[str, int]) -> Guess:
-    found, rows = _guess_text(name, counts), sum(counts.values())
-    commas = {word: count for word, count in counts.items() if _DECIMAL_COMMA.fullmatch(word)}
-    if sum(commas.values()) <= rows / 2:
+    found = _guess_text(name, counts)
+    commas = [word for word in counts if _DECIMAL_COMMA.fullmatch(word)]
+    if sum(counts[word] for word in commas) <= sum(counts.values()) / 2:
         return found
-    word = next(iter(commas))
-    asked = (
-        f"is {word!r} {word.replace(',', '.')}? The file has commas between its columns, or numbers with points, too: "
-        "write points, then propose again"
-    )
-    return found._replace(remark=asked)
+    asked = f"is {commas[0]!r} {commas[0].replace(',', '.')}? The file has commas between its columns, or numbers with"
+    return found._replace(remark=f"{asked} points, too: write points, then propose again")
 
 
 def _guess_text(name: str, counts: Mapping[str, int]) -> Guess:

@@ -13,11 +13,7 @@ from dpeer.training.data.tables.schema import Category, YesNo
 
 
 class TableInputs(nn.Module):
-    """Prepares rows: fills gaps, scales numbers, and spreads categories.
-
-    Args:
-        preparation: The schema, and the statistics of the training rows.
-    """
+    """Prepares rows: fills gaps, scales numbers, and spreads categories."""
 
     fillings: Tensor
     low: Tensor
@@ -43,10 +39,9 @@ class TableInputs(nn.Module):
         self.slots = [len(slots(column)) for column in categories.values()]
 
     def forward(self, raw: Tensor) -> Tensor:
-        """Inputs of the model, shape (rows, inputs), float32.
+        """Inputs of the model, shape (rows, inputs), float32, of rows as `raw_rows` gives them.
 
-        Args:
-            raw: As `raw_rows` gives them; numbers outside a range count as its nearer end.
+        Numbers outside a range count as its nearer end.
         """
         if self.plain:
             return raw.float()

@@ -32,6 +32,11 @@ def of_kind(schema: Schema, *kinds: type[Column]) -> dict[str, Any]:
     return {name: column for name, column in schema.inputs.items() if isinstance(column, kinds)}
 
 
+def single_numbers(schema: Schema) -> dict[str, Any]:
+    """The columns that have one number in a row as it is kept, by name, in their order."""
+    return {**of_kind(schema, Number, Date), **of_kind(schema, YesNo), **of_kind(schema, Category)}
+
+
 def input_names(schema: Schema) -> tuple[str, ...]:
     """What a model's inputs are called, in their order: ``age``, ``age is missing``, ``blood group = AB``, ..."""
     if schema.plain:
@@ -52,7 +57,7 @@ def raw_rows(table: Checked) -> Array:
     of text its hashed words and 1 where it is missing, then `Decoded.bounds` of each column with limits.
     """
     schema, columns = table.schema, table.columns
-    single = [*of_kind(schema, Number, Date), *of_kind(schema, YesNo), *of_kind(schema, Category)]
+    single = single_numbers(schema)
     # Without a schema these are the inputs: records' keyed hashes are of their bytes.
     kind = np.float32 if schema.plain else np.float64
     blocks = [np.stack([columns[name].values for name in single], axis=1, dtype=kind)] if single else []

@@ -39,13 +39,7 @@ _ABOUT = """\
 
 
 class Proposed(NamedTuple):
-    """A proposed schema.
-
-    Attributes:
-        target: The column to predict, with its name among its keys.
-        columns: All others, by name.
-        missing: Words that stand for a gap in any column.
-    """
+    """A proposed schema; the target has its name among its keys, the other columns go by name."""
 
     target: Guess
     columns: Mapping[str, Guess]

@@ -240,6 +240,11 @@ def _with_unit(found: re.Match[str], decimal: str, unit: str) -> tuple[Reading, 
     return _dressed(dressed, " and ".join(filter(None, ("with powers of ten", how))))
 
 
+def of_unit(found: Iterable[Reading], unit: str) -> list[Reading]:
+    """The readings without a unit, or with this one."""
+    return [one for one in found if not one.unit or same_unit(one.unit, unit)]
+
+
 def same_unit(one: str, other: str) -> bool:
     """Whether two units are written alike, but for blanks, raised digits and two forms of a letter."""
     return _bare(one) == _bare(other)

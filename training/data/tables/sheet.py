@@ -17,7 +17,6 @@ from dpeer.optional_libraries import check_libraries
 from dpeer.training.data.tables.readings import decimal_mark
 from dpeer.training.data.tables.schema import HIDDEN, composed
 
-PARQUET = (".parquet", ".pq")
 _NAMED = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 """The marks that divide cells."""
 
@@ -56,17 +55,14 @@ class Sheet:
 
 
 def read_sheet(path: str) -> Sheet:
-    """Read a csv file (UTF-8 with a header; divided by commas, semicolons, tabs or bars), or a parquet file.
-
-    Args:
-        path: The file; it is parquet if it ends in .parquet or .pq.
+    """Read a csv file (UTF-8 with a header; divided by commas, semicolons, tabs or bars), or a .parquet or .pq file.
 
     Raises:
         TaskError: The file is missing or damaged, or has no rows, or two columns of one name.
         ConfigurationError: It is parquet, and pyarrow is not installed.
     """
     place = Path(path).expanduser()
-    if place.suffix.lower() in PARQUET:
+    if place.suffix.lower() in (".parquet", ".pq"):
         return _parquet(path, place)
     rows, places, mark, hidden = _rows(path, place)
     header = rows[0]
@@ -94,10 +90,7 @@ def _check_widths(path: str, rows: Sequence[Sequence[str]], places: Sequence[int
 
 
 def _rows(path: str, place: Path) -> tuple[list[list[str]], list[int], str, Counter[int]]:
-    """Header and rows but for empty ones at the end, their numbers, the mark that divides cells, and hidden signs.
-
-    Hidden signs are counted by the column's place.
-    """
+    """Header and rows but for empty ones at the end, their numbers, the mark, and hidden signs by a column's place."""
     rows: list[list[str]] = []
     places: list[int] = []
     hidden: Counter[int] = Counter()
@@ -122,13 +115,11 @@ def _rows(path: str, place: Path) -> tuple[list[list[str]], list[int], str, Coun
     except UnicodeDecodeError as error:
         raise TaskError(f"{path!r} is not UTF-8 text: save it as 'CSV UTF-8'") from error
     except csv.Error as error:
+        what = f"is no valid csv after row {len(rows)}: {error}"
         if "field limit" in str(error):
-            most = csv.field_size_limit()
-            raise TaskError(
-                f"{path!r} has a cell of more than {most:,} characters after row {len(rows)}: close its quote, or "
-                "leave the column out"
-            ) from error
-        raise TaskError(f"{path!r} is no valid csv after row {len(rows)}: {error}") from error
+            most = f"{csv.field_size_limit():,} characters"
+            what = f"has a cell of more than {most} after row {len(rows)}: close its quote, or leave the column out"
+        raise TaskError(f"{path!r} {what}") from error
     except OSError as error:
         raise TaskError(f"{path!r} cannot be read: {error.strerror}") from error
     while rows and not any(rows[-1]):  # spreadsheets leave such rows behind
@@ -217,13 +208,11 @@ def _parquet(path: str, place: Path) -> Sheet:
     if not content.num_rows or not header:
         raise TaskError(f"{path!r} has no rows; expected columns with names, and rows")
     _check_header(path, header)
-    hidden = {name: count for name, cells in zip(header, found, strict=True) if (count := sum(map(_is_hidden, cells)))}
-    cells = {name: [*map(composed, cells)] for name, cells in zip(header, found, strict=True)}
-    return Sheet(path, header, cells, range(1, content.num_rows + 1), hidden=hidden)
-
-
-def _is_hidden(cell: str) -> bool:
-    return not cell.isascii() and HIDDEN.search(cell) is not None
+    raw = dict(zip(header, found, strict=True))
+    hidden = {name: sum(bool(HIDDEN.search(cell)) for cell in cells) for name, cells in raw.items()}
+    cells = {name: [*map(composed, cells)] for name, cells in raw.items()}
+    places = range(1, content.num_rows + 1)
+    return Sheet(path, header, cells, places, hidden={name: count for name, count in hidden.items() if count})
 
 
 def _texts(path: str, name: str, column: Any) -> list[str]:
