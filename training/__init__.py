@@ -33,39 +33,30 @@ if TYPE_CHECKING:
     from dpeer.training.tasks.builtin import forget
     from dpeer.training.trainer import Trainer
 
-_PLACES = {
-    "ALGORITHMS": "dpeer.training.algorithms",
-    "Algorithm": "dpeer.training.algorithms",
-    "find_algorithm": "dpeer.training.algorithms",
-    "adamw": "dpeer.training.optimizers",
-    "make_options": "dpeer.training.algorithms",
-    "option": "dpeer.training.algorithms",
-    "shared_options": "dpeer.training.algorithms",
-    "source_hash": "dpeer.training.algorithms",
-    "momentum": "dpeer.training.optimizers",
-    "plain": "dpeer.training.gradients",
-    "projected": "dpeer.training.optimizers",
-    "proximal": "dpeer.training.gradients",
-    "sam": "dpeer.training.gradients",
-    "Tracker": "dpeer.training.flat",
-    "Trainer": "dpeer.training.trainer",
-    "Codec": "dpeer.training.codecs",
-    "Undecodable": "dpeer.training.codecs",
-    "build_learner": "dpeer.training.building",
-    "class_counts": "dpeer.training.objective",
-    "replace_batch_norm": "dpeer.training.dpsgd.task_checks",
-    "Evaluation": "dpeer.training.evaluation",
-    "Hyperparameters": "dpeer.training.settings",
-    "TorchLearner": "dpeer.training.learner",
-    "load_task": "dpeer.training.loading",
-    "partition": "dpeer.training.data.partitions",
-    "Task": "dpeer.training.task",
-    "BUILTIN_TASKS": "dpeer.training.tasks",
-    "Choices": "dpeer.training.tasks",
-    "forget": "dpeer.training.tasks.builtin",
+_NAMES = {
+    "algorithms": "ALGORITHMS Algorithm find_algorithm make_options option shared_options source_hash",
+    "building": "build_learner",
+    "codecs": "Codec Undecodable",
+    "data.partitions": "partition",
+    "dpsgd.task_checks": "replace_batch_norm",
+    "evaluation": "Evaluation",
+    "flat": "Tracker",
+    "gradients": "plain proximal sam",
+    "learner": "TorchLearner",
+    "loading": "load_task",
+    "objective": "class_counts",
+    "optimizers": "adamw momentum projected",
+    "settings": "Hyperparameters",
+    "task": "Task",
+    "tasks": "BUILTIN_TASKS Choices",
+    "tasks.builtin": "forget",
+    "trainer": "Trainer",
 }
+"""What each module gives."""
 
-__getattr__ = lazily(__name__, _PLACES)
+__getattr__ = lazily(
+    __name__, {name: f"dpeer.training.{module}" for module, names in _NAMES.items() for name in names.split()}
+)
 
 __all__ = [
     "ALGORITHMS",

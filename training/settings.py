@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -62,24 +63,23 @@ FinishText = Annotated[str, AfterValidator(check_finish)]
 
 _DATA, _TRAINING = "Data and model", "Training"
 
+_of_data = partial(setting, group=_DATA)
+_shared = partial(setting, mark=Mark.SHARED, group=_TRAINING)
+_own = partial(setting, mark=Mark.OWN, group=_TRAINING)
+
 
 class TaskSettings(Section):
     """What is trained, and on which data."""
 
-    task: Named = setting(
+    task: Named = _of_data(
         "digits",
         "what to learn, such as csv: digits, csv, image-folder, mnist, emnist, femnist, cifar10, cifar100, "
         "tiny-imagenet, har, glue, or a function of your own that makes the task: FILE.py:FUNCTION or MODULE:FUNCTION",
         mark=Mark.OWN,
-        group=_DATA,
         first=True,
     )
-    task_options: PlainOptions = setting(
-        dict,
-        "an option of the task, such as path=visits.csv; repeatable",
-        mark=Mark.OWN,
-        group=_DATA,
-        first=True,
+    task_options: PlainOptions = _of_data(
+        dict, "an option of the task, such as path=visits.csv; repeatable", mark=Mark.OWN, first=True
     )
 
 
@@ -90,76 +90,65 @@ with warnings.catch_warnings():
     class DataSettings(Section):
         """What a user may choose about a built-in task."""
 
-        partition: str | None = setting(
+        partition: str | None = _of_data(
             None,
             "how data are divided, such as dirichlet:0.3 or iid: dirichlet:0.3, dirichlet-equal:0.3, pathological:2 "
             "(classes a peer, each class to as many peers), pathological-sampled:2 (each peer's classes drawn at "
             "random), iid, writer, subject, group, own (default: the task's own)",
             mark=Mark.FOLLOWS,
-            group=_DATA,
             first=True,
         )
-        test_split: TestSplit = setting(
+        test_split: TestSplit = _of_data(
             "disjoint",
             "whose a test sample is: disjoint (one peer's), or shared (several peers may have it, as in the papers' "
             "code)",
             mark=Mark.FOLLOWS,
-            group=_DATA,
         )
-        validation: float | None = setting(
+        validation: float | None = _of_data(
             None,
             "share of each peer's training samples to hold out for validation (default: 0.15 where --keep chooses by "
             "them, else 0)",
             mark=Mark.OWN,
-            group=_DATA,
             ge=0,
             lt=1,
         )
-        model: str | None = setting(
+        model: str | None = _of_data(
             None,
             "what a built-in task trains, in place of its own model: bert, cnn, cnn1d, digits, dp-cnn, emnist-cnn, "
             "fedavg-cnn, mlp, resnet18-gn, roberta, roberta-tiny, small-body, swin-base, swin-tiny, "
             "vit-base, vit-tiny, or a class: FILE.py:CLASS",
             mark=Mark.FOLLOWS,
-            group=_DATA,
         )
-        model_options: PlainOptions = setting(
-            dict, "an option of the model, such as width=128; repeatable", mark=Mark.FOLLOWS, group=_DATA
+        model_options: PlainOptions = _of_data(
+            dict, "an option of the model, such as width=128; repeatable", mark=Mark.FOLLOWS
         )
-        head: str | None = setting(
-            None,
-            "names of what stays at home, comma-separated (default: the last linear layer)",
-            mark=Mark.FOLLOWS,
-            group=_DATA,
+        head: str | None = _of_data(
+            None, "names of what stays at home, comma-separated (default: the last linear layer)", mark=Mark.FOLLOWS
         )
-        init_from: Path | None = setting(
+        init_from: Path | None = _of_data(
             None,
             "first weights: a safetensors file, or the .index.json of several; what it lacks, such as a head for other "
             "classes, begins at random",
             mark=Mark.FOLLOWS,
-            group=_DATA,
             strict=False,
         )
-        lora: LoraText | None = setting(
+        lora: LoraText | None = _of_data(
             None,
             "train low-rank adapters and the head alone: r=16, r=16,alpha=32 or r=8,alpha=8,targets=query+value; the "
             "adapters are the body then",
             mark=Mark.SHARED,
-            group=_DATA,
         )
-        augment: bool = setting(False, "crop and flip training images at random", mark=Mark.OWN, group=_DATA)
-        standardize: bool | None = setting(
+        augment: bool = _of_data(False, "crop and flip training images at random", mark=Mark.OWN)
+        standardize: bool | None = _of_data(
             None,
             "scale inputs by the peer's own training mean and deviation (default: csv and image-folder do, unless they "
             "train with privacy)",
             mark=Mark.SHARED,
-            group=_DATA,
         )
-        schema: Path | None = setting(  # type: ignore[assignment]
+        schema: Path | None = _of_data(  # type: ignore[assignment]
             None,
             "what the columns of --task csv are: a schema.toml, which `dpeer schema init` proposes",
             mark=Mark.FOLLOWS,
-            group=_DATA,
             strict=False,
         )
 
@@ -167,12 +156,8 @@ with warnings.catch_warnings():
 class MethodSettings(Section):
     """How peers train, and from which seeds."""
 
-    algorithm: Named = setting(
-        "dfedsmdc",
-        "how peers train: a name of `dpeer algorithms`, or FILE.py:CLASS, or MODULE:CLASS",
-        mark=Mark.SHARED,
-        group=_TRAINING,
-        first=True,
+    algorithm: Named = _shared(
+        "dfedsmdc", "how peers train: a name of `dpeer algorithms`, or FILE.py:CLASS, or MODULE:CLASS", first=True
     )
     algorithm_options: PlainOptions = setting(
         dict,
@@ -187,122 +172,65 @@ class MethodSettings(Section):
         group=_TRAINING,
         first=True,
     )
-    seed: int = setting(0, "seed of partition, initialisation and batch order", mark=Mark.SHARED, group=_TRAINING, ge=0)
-    participation: float = setting(
-        1.0,
-        "share of the peers that take part in a round, drawn anew",
-        mark=Mark.SHARED,
-        group=_TRAINING,
-        gt=0,
-        le=1,
-    )
-    participation_mode: Literal["peers", "server"] = setting(
+    seed: int = _shared(0, "seed of partition, initialisation and batch order", ge=0)
+    participation: float = _shared(1.0, "share of the peers that take part in a round, drawn anew", gt=0, le=1)
+    participation_mode: Literal["peers", "server"] = _shared(
         "peers",
         "what those do who are not drawn: peers (each keeps its body), or server (all take the mean of those drawn, as "
         "from a server, which needs topology full and weights uniform)",
-        mark=Mark.SHARED,
-        group=_TRAINING,
     )
 
 
 class StepSettings(Section):
     """What every algorithm's local steps are made with."""
 
-    rounds: int = setting(20, "how often all peers train and mix", mark=Mark.SHARED, group=_TRAINING, first=True, ge=1)
-    body_lr: float = setting(
+    rounds: int = _shared(20, "how often all peers train and mix", first=True, ge=1)
+    body_lr: float = _shared(
         0.05,
         "learning rate of the body; or of the whole model, where all of it is shared, in the first round",
-        mark=Mark.SHARED,
-        group=_TRAINING,
         first=True,
         gt=0,
     )
-    head_lr: float = setting(
-        0.05,
-        "learning rate of the head; in the first round (dfedmdc, dfedsmdc, fedrep, fedrod)",
-        mark=Mark.SHARED,
-        group=_TRAINING,
-        first=True,
-        gt=0,
+    head_lr: float = _shared(
+        0.05, "learning rate of the head; in the first round (dfedmdc, dfedsmdc, fedrep, fedrod)", first=True, gt=0
     )
-    lr_decay: float = setting(
-        0.995,
-        "both learning rates are multiplied by it every round (lr-schedule)",
-        mark=Mark.SHARED,
-        group=_TRAINING,
-        gt=0,
-        le=1,
-    )
-    lr_schedule: str = setting(
+    lr_decay: float = _shared(0.995, "both learning rates are multiplied by it every round (lr-schedule)", gt=0, le=1)
+    lr_schedule: str = _shared(
         "exponential",
         "how learning rates change: exponential (times lr-decay every round), step:N (times lr-decay every N rounds), "
         "or cosine (to zero over the rounds); with +warmup:N they grow linearly to that over the first N rounds",
-        mark=Mark.SHARED,
-        group=_TRAINING,
         pattern=SCHEDULE,
     )
-    optimizer: Optimizer = setting(
-        "sgd",
-        "what takes the steps; with adamw both learning rates are 0.001 by default",
-        mark=Mark.SHARED,
-        group=_TRAINING,
+    optimizer: Optimizer = _shared("sgd", "what takes the steps; with adamw both learning rates are 0.001 by default")
+    momentum: float = _shared(
+        0.9, "momentum of SGD, or AdamW's beta 1; zero again at the start of each phase", ge=0, lt=1
     )
-    momentum: float = setting(
-        0.9,
-        "momentum of SGD, or AdamW's beta 1; zero again at the start of each phase",
-        mark=Mark.SHARED,
-        group=_TRAINING,
-        ge=0,
-        lt=1,
-    )
-    weight_decay: float = setting(
-        0.0, "weight decay (adamw: decoupled), off by default", mark=Mark.SHARED, group=_TRAINING, ge=0
-    )
-    grad_clip: Clip = setting(
+    weight_decay: float = _shared(0.0, "weight decay (adamw: decoupled), off by default", ge=0)
+    grad_clip: Clip = _shared(
         None,
         "longest gradient to step with, 0 for none (default: 1; the papers' presets and code have their own)",
-        mark=Mark.SHARED,
-        group=_TRAINING,
         ge=0,
     )
-    class_weights: ClassWeights = setting(
-        "none",
-        "weights of classes in cross-entropy: none, or balanced (rare or not, all of a peer's own count alike)",
-        mark=Mark.OWN,
-        group=_TRAINING,
+    class_weights: ClassWeights = _own(
+        "none", "weights of classes in cross-entropy: none, or balanced (rare or not, all of a peer's own count alike)"
     )
-    body_epochs: int = setting(
-        5,
-        "epochs a round for the body; or for the whole model, where all of it is shared",
-        mark=Mark.OWN,
-        group=_TRAINING,
-        first=True,
-        ge=1,
+    body_epochs: int = _own(
+        5, "epochs a round for the body; or for the whole model, where all of it is shared", first=True, ge=1
     )
-    head_epochs: int = setting(
-        1,
-        "epochs a round for the head; of dfedmdc, dfedsmdc and fedrep, whose default is 10",
-        mark=Mark.OWN,
-        group=_TRAINING,
-        ge=1,
+    head_epochs: int = _own(
+        1, "epochs a round for the head; of dfedmdc, dfedsmdc and fedrep, whose default is 10", ge=1
     )
-    local_steps: int | None = setting(
-        None,
-        "minibatches in place of body-epochs, whatever the data's size; other epochs scale alike",
-        mark=Mark.OWN,
-        group=_TRAINING,
-        ge=1,
+    local_steps: int | None = _own(
+        None, "minibatches in place of body-epochs, whatever the data's size; other epochs scale alike", ge=1
     )
-    finish: FinishText = setting(
+    finish: FinishText = _own(
         "all:1",
         "what is trained on at home after the last mixing, which no neighbor hears of: none, head:E or all:E, for E "
         "epochs of the head or of the whole model, at a quarter of the last round's learning rate, or all:E,RATE",
-        mark=Mark.OWN,
-        group=_TRAINING,
     )
-    batch_size: int = setting(32, "samples a minibatch", mark=Mark.OWN, group=_TRAINING, first=True, ge=1)
-    rho: float = setting(0.05, "radius of SAM (dfedsmdc, dfedsam, fedsam)", mark=Mark.SHARED, group=_TRAINING, ge=0)
-    sam: SamOn = setting("body", "where dfedsmdc takes SAM steps", mark=Mark.SHARED, group=_TRAINING)
+    batch_size: int = _own(32, "samples a minibatch", first=True, ge=1)
+    rho: float = _shared(0.05, "radius of SAM (dfedsmdc, dfedsam, fedsam)", ge=0)
+    sam: SamOn = _shared("body", "where dfedsmdc takes SAM steps")
 
 
 class WireSettings(Section):

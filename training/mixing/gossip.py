@@ -81,9 +81,7 @@ class Gossip:
         Returns:
             The ranks whose payload was not mixed, and why.
         """
-        found = {rank: self._decoded(rank, payload) for rank, payload in received.items()}
-        refused = {rank: body for rank, body in found.items() if isinstance(body, str)}
-        bodies = {rank: body for rank, body in found.items() if not isinstance(body, str)}
+        bodies, refused = self._all_decoded(received)
         distances: dict[int, float] = {}
         self.disagreement = None
         own, lost = self._released, self._lost()
@@ -119,9 +117,7 @@ class Gossip:
             The ranks whose payload was not mixed, and why. With none left the body stays.
         """
         self._released = self.disagreement = None
-        found = {rank: self._decoded(rank, payload) for rank, payload in received.items()}
-        refused = {rank: body for rank, body in found.items() if isinstance(body, str)}
-        bodies = {rank: body for rank, body in found.items() if not isinstance(body, str)}
+        bodies, refused = self._all_decoded(received)
         refused |= {rank: "not-finite" for rank, body in bodies.items() if not all_finite(body)}
         bodies = {rank: body for rank, body in bodies.items() if rank not in refused}
         if bodies and not self._guard.plain:
@@ -156,6 +152,12 @@ class Gossip:
 
         Every change of the body since must be a function of what peers have released.
         """
+
+    def _all_decoded(self, received: Mapping[int, Payload]) -> tuple[dict[int, Vectors], dict[int, str]]:
+        """The bodies that can be decoded, and why the others cannot, by rank."""
+        found = {rank: self._decoded(rank, payload) for rank, payload in received.items()}
+        refused = {rank: body for rank, body in found.items() if isinstance(body, str)}
+        return {rank: body for rank, body in found.items() if not isinstance(body, str)}, refused
 
     def _decoded(self, rank: int, payload: Payload) -> Vectors | str:
         """A body, or the reason to leave it out."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import CheckpointError
-from dpeer.privacy import SampleSession, Session
+from dpeer.privacy import Session
 from dpeer.training.algorithms import Algorithm, shared_options
 from dpeer.training.algorithms.plugins import check_state
 from dpeer.training.codecs import identity
@@ -59,7 +59,7 @@ class Checkpoints:
     ) -> None:
         self._algorithm, self._trainer, self._parts, self._selection = algorithm, trainer, parts, selection
         self._name = algorithm.name
-        self._session, self._protects_records = session, isinstance(session, SampleSession)
+        self._session = session
         self.room: Mapping[str, Tensor] = {}
 
     @property
@@ -122,7 +122,7 @@ class Checkpoints:
         if self._session is None:
             return found | {"releases": None}
         ledger = self._session.ledger
-        return found | {"releases": ledger.releases} | ({"steps": ledger.steps} if self._protects_records else {})
+        return found | {"releases": ledger.releases, "steps": ledger.steps}
 
     def load(self, directory: Path) -> None:
         """Take up the state that `save` left in the folder.
