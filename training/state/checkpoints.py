@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -42,6 +43,7 @@ class Stateful(Protocol):
     state: dict[str, Tensor]
 
 
+@dataclass(eq=False)
 class Checkpoints:
     """A learner's checkpoints.
 
@@ -49,31 +51,21 @@ class Checkpoints:
         room: The last copy, whose memory the next one takes.
     """
 
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        trainer: Trainer,
-        parts: Mapping[str, Stateful],
-        selection: ModelSelection,
-        session: Session | None,
-    ) -> None:
-        self._algorithm, self._trainer, self._parts, self._selection = algorithm, trainer, parts, selection
-        self._name = algorithm.name
-        self._session = session
-        self.room: Mapping[str, Tensor] = {}
-
-    @property
-    def _options(self) -> dict[str, Any]:
-        return {f"option {name}": value for name, value in shared_options(self._algorithm.options).items()}
+    algorithm: Algorithm
+    trainer: Trainer
+    parts: Mapping[str, Stateful]
+    selection: ModelSelection
+    session: Session | None
+    room: Mapping[str, Tensor] = field(default_factory=dict, init=False)
 
     @property
     def _identity(self) -> dict[str, Any]:
         """The values that must be equal when a run is resumed, in the order in which differences are named."""
-        trainer, h = self._trainer, self._trainer.hyperparameters
+        trainer, h = self.trainer, self.trainer.hyperparameters
         ends = ends_with_the_run(h.lr_schedule)
         return {
             "format": _FORMAT,
-            "algorithm": self._name,
+            "algorithm": self.algorithm.name,
             "rank": trainer.rank,
             "seed": trainer.seed,
             "body": trainer.shared.manifest,
@@ -83,7 +75,7 @@ class Checkpoints:
             "finish": h.finish,
             **({"number of rounds, with which the cosine schedule ends,": h.rounds} if ends else {}),
             **({} if trainer.mask is None else {"number of rounds, by which masks settle,": h.rounds}),
-            **self._options,
+            **{f"option {name}": value for name, value in shared_options(self.algorithm.options).items()},
         }
 
     def take(self) -> Callable[[Path], None]:
@@ -92,9 +84,9 @@ class Checkpoints:
         Returns:
             Writes the copy into an existing folder; any thread may call it.
         """
-        trainer, best = self._trainer, self._selection.best
-        check_state(self._algorithm)
-        rest = {f"rest/{part}/{name}": t for part, owner in self._parts.items() for name, t in owner.state.items()}
+        trainer, best = self.trainer, self.selection.best
+        check_state(self.algorithm)
+        rest = {f"rest/{part}/{name}": t for part, owner in self.parts.items() for name, t in owner.state.items()}
         named = {LAST + name: tensor for name, tensor in (trainer.state() | rest).items()}
         tensors = {name: _copied(tensor, self.room.get(name)) for name, tensor in named.items()}
         # Of a large model the copy's memory is not kept for the next one: once it is written, training has the room.
@@ -112,16 +104,16 @@ class Checkpoints:
     @property
     def _values(self) -> dict[str, Any]:
         """How far the run is."""
-        selection = self._selection
+        selection = self.selection
         found: dict[str, Any] = {
-            "round": self._trainer.number,
+            "round": self.trainer.number,
             "best_round": selection.best_round,
             "best_point": selection.best_point,
             "best_loss": None if selection.best is None else selection.best_loss,
         }
-        if self._session is None:
+        if self.session is None:
             return found | {"releases": None}
-        ledger = self._session.ledger
+        ledger = self.session.ledger
         return found | {"releases": ledger.releases, "steps": ledger.steps}
 
     def load(self, directory: Path) -> None:
@@ -140,17 +132,17 @@ class Checkpoints:
                 raise ValueError(f"best_point is {point!r}")
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the checkpoint in {directory} is damaged: {error!r}") from error
-        self._trainer.check({name: value for name, value in last.items() if not name.startswith("rest/")})
+        self.trainer.check({name: value for name, value in last.items() if not name.startswith("rest/")})
         if best:
-            self._trainer.check(best)
-        self._trainer.put(last)
-        for part, owner in self._parts.items():
+            self.trainer.check(best)
+        self.trainer.put(last)
+        for part, owner in self.parts.items():
             self._restore(part, owner, _under(f"rest/{part}/", last))
-        self._trainer.number = number
-        device = self._trainer.compute.device
-        self._selection.best = {name: value.to(device) for name, value in best.items()} or None
-        self._selection.best_loss, self._selection.best_round = best_loss, best_round
-        self._selection.best_point = point
+        self.trainer.number = number
+        device = self.trainer.compute.device
+        self.selection.best = {name: value.to(device) for name, value in best.items()} or None
+        self.selection.best_loss, self.selection.best_round = best_loss, best_round
+        self.selection.best_point = point
 
     def _restore(self, part: str, owner: Stateful, saved: Mapping[str, Tensor]) -> None:
         """Give a part its tensors: those that it has take the values, and what it does not have yet is added.
@@ -170,7 +162,7 @@ class Checkpoints:
                 if name in owner.state:
                     owner.state[name].copy_(value)
                 else:
-                    owner.state[name] = value.to(self._trainer.compute.device, copy=True)
+                    owner.state[name] = value.to(self.trainer.compute.device, copy=True)
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

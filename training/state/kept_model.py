@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,7 @@ def about(task: Task, shape: list[int] | None, measured_on: str, figures: Measur
     }
 
 
+@dataclass(frozen=True, eq=False)
 class Keeping:
     """The model that predicts, and the one that is kept.
 
@@ -72,43 +73,34 @@ class Keeping:
     records that it was trained on.
     """
 
-    def __init__(
-        self,
-        trainer: Trainer,
-        finishing: Finishing,
-        selection: ModelSelection,
-        *,
-        shares: bool,
-        origin: Origin | None,
-        training: bool = False,
-    ) -> None:
-        self._trainer, self._finishing, self._selection = trainer, finishing, selection
-        self._shares, self._origin, self._training = shares, origin, training
+    trainer: Trainer
+    finishing: Finishing
+    selection: ModelSelection
+    _: KW_ONLY
+    shares: bool
+    origin: Origin | None
+    training: bool = False
 
     def point(self, *, mixed: bool) -> Point:
         """When in the run the model that predicts is as it is now."""
-        if self._finishing.state:
+        if self.finishing.state:
             return "finished"
-        return "mixed" if mixed and self._shares else "trained"
+        return "mixed" if mixed and self.shares else "trained"
 
     @contextmanager
     def predicting(self) -> Iterator[None]:
         """Context in which the model has the values that predict."""
-        with self._trainer.holding(self._finishing.predicting()):
+        with self.trainer.holding(self.finishing.predicting()):
             yield
-            self._trainer.reattach()
+            self.trainer.reattach()
 
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Context in which the model has the values that are kept: the best ones so far, if they are looked for."""
-        best = self._selection.best
-        if best is None:
-            with self.predicting():
-                yield
-            return
-        with self._trainer.holding(best):
+        best = self.selection.best
+        with self.trainer.holding(self.finishing.predicting() if best is None else best):
             yield
-            self._trainer.reattach()
+            self.trainer.reattach()
 
     def evaluate(self, point: Point) -> Evaluation:
         """Evaluate what predicts; a copy of it becomes the best model if it is the best.
@@ -117,15 +109,15 @@ class Keeping:
             TaskError: The task's model, loss, metrics or data raised.
         """
         with self.predicting():
-            found = self._selection.test()
-        if self._training:
+            found = self.selection.test()
+        if self.training:
             with self.predicting():
-                found = replace(found, training_accuracy=self._selection.accuracy_on(self._trainer.data))
-        if self._selection.keeps_best:
+                found = replace(found, training_accuracy=self.selection.accuracy_on(self.trainer.data))
+        if self.selection.keeps_best:
             with self.predicting():
-                if self._selection.is_best(self._trainer.number, point):
-                    self._trainer.reattach()
-                    self._selection.best = self._trainer.snapshot()
+                if self.selection.is_best(self.trainer.number, point):
+                    self.trainer.reattach()
+                    self.selection.best = self.trainer.snapshot()
         return found
 
     def write(self, path: Path, blend: nn.Module | None = None) -> None:
@@ -135,11 +127,11 @@ class Keeping:
             OSError: The file cannot be written.
         """
         with self.kept():
-            module = self._trainer.module if blend is None else blend
-            values = module.state_dict() if self._trainer.task.lora is None else merged(module)
-            store.write_model(values, path, self._origin, blend=blend is not None)
+            module = self.trainer.module if blend is None else blend
+            values = module.state_dict() if self.trainer.task.lora is None else merged(module)
+            store.write_model(values, path, self.origin, blend=blend is not None)
 
     def about(self, found: tuple[Tensor, Tensor] | None, shape: list[int] | None) -> dict[str, Any]:
         """Entries of the model card for the kept model, its `ModelSelection.predictions` and the shape of an input."""
-        task, selection = self._trainer.task, self._selection
+        task, selection = self.trainer.task, self.selection
         return about(task, shape, selection.measured_on, selection.figures(found, class_names(task)))
