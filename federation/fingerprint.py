@@ -8,26 +8,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpeer.federation.config import RunConfig
-from dpeer.federation.settings import default_of, shared
+from dpeer.federation.settings import shared
 from dpeer.privacy.settings import SAMPLE_ONLY, PrivacySettings
 from dpeer.topology import shared_name
-from dpeer.training import Algorithm, Task, codecs, shared_options, source_hash
+from dpeer.training import Task, codecs, shared_options, source_hash
 from dpeer.training.algorithms.plugins import is_built_in
 from dpeer.training.models import find_model
 
 _FIRST = ("size", "algorithm", "rounds", "seed")
 _ELSEWHERE = {*_FIRST, *PrivacySettings.model_fields}
-_ONLY_IF_SET = (
-    "lora", "lr_schedule", "optimizer", "robust", "quorum", "participation_mode", "operators", "signers",
-    "name",
-)  # fmt: skip
-"""Settings that the fingerprint has only where they differ from their defaults."""
-
 _ONLY_IF_USED = {"rho", "sam"}
 """Settings that it has only where they have an effect on the algorithm."""
-
-_OPTIONS_ONLY_IF_SET: Mapping[str, tuple[str, ...]] = {"fedrod": ("personal", "hidden")}
-"""The same for options of built-in algorithms, by the algorithm's name."""
 
 
 def fingerprint(config: RunConfig) -> dict[str, Any]:
@@ -49,9 +40,9 @@ def fingerprint(config: RunConfig) -> dict[str, Any]:
         **({} if is_built_in(algorithm) else {"algorithm's source": source_hash(algorithm)}),
         "rounds": values["rounds"],
         "seed": values["seed"],
-        **{name: values[name] for name in shared() if name not in elsewhere and not _usual(name, values[name])},
+        **{name: values[name] for name in shared() if name not in elsewhere},
         **codecs.identity(values["compress"]),
-        **{f"option {name}": value for name, value in _compared(algorithm, config.options).items()},
+        **{f"option {name}": value for name, value in shared_options(config.options).items()},
         "privacy": values["privacy"],
         "clip_norm": guarantee.clip_norm if guarantee else None,
         "noise_multiplier": guarantee.noise_multiplier if guarantee else None,
@@ -64,17 +55,6 @@ def _privacy(level: str) -> tuple[str, ...]:
     if level == "client":
         return tuple(name for name in shared(PrivacySettings) if name not in SAMPLE_ONLY)
     return tuple(name for name in shared(PrivacySettings) if name in SAMPLE_ONLY) if level == "sample" else ()
-
-
-def _usual(name: str, value: Any) -> bool:
-    return name in _ONLY_IF_SET and value == default_of(name)
-
-
-def _compared(algorithm: type[Algorithm], options: Any) -> dict[str, Any]:
-    optional = _OPTIONS_ONLY_IF_SET.get(algorithm.name, ()) if is_built_in(algorithm) else ()
-    usual = shared_options(algorithm.Options()) if optional else {}
-    shared_ones = shared_options(options).items()
-    return {name: value for name, value in shared_ones if name not in optional or value != usual[name]}
 
 
 def divided(task: Task, partition: str | None, test_split: str, *, private: bool) -> dict[str, Any]:

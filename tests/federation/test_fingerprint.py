@@ -58,17 +58,6 @@ def test_a_class_is_known_by_its_name_and_its_source(tmp_path: Path) -> None:
     assert "algorithm's source" not in builtin
 
 
-def test_some_options_are_compared_only_where_they_differ_from_their_defaults() -> None:
-    def options(**given: Any) -> dict[str, Any]:
-        settings = Settings(algorithm="fedrod", algorithm_options=given)
-        found = fingerprint_of(settings)
-        return {name: value for name, value in found.items() if name.startswith("option ")}
-
-    assert options() == options(personal="linear", hidden=32) == {}
-    assert options(personal="hypernetwork") == {"option personal": "hypernetwork"}
-    assert options(personal="hypernetwork", hidden=9) == {"option personal": "hypernetwork", "option hidden": 9}
-
-
 def test_peers_compare_their_tokenizers() -> None:
     def made(label: str) -> Task:
         model = nn.Linear(2, 2)
