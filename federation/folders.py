@@ -7,7 +7,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -52,46 +52,18 @@ _OURS = (
 )
 
 
-def check(
-    out: Path,
-    ranks: range | list[int],
-    *,
-    resume: bool,
-    overwrite: bool,
-) -> None:
-    """Check that a run may use the ranks' folders, and make them; nothing in them is removed yet.
-
-    Arguments are as those of `refuse_used`.
-
-    Raises:
-        OutputError: an earlier run is in the way, or the folder cannot be written.
-        CheckpointError: Nothing can be resumed.
-    """
-    refuse_used(out, ranks, resume=resume, overwrite=overwrite)
-    try:
-        for rank in ranks:
-            make_folder(rank_folder(out, rank))
-    except (OSError, ValueError) as error:  # a ValueError where the name has a NUL character
-        raise not_written(f"--out {str(out)!r}", error) from error
-
-
-def refuse_used(
-    out: Path,
-    ranks: range | list[int],
-    *,
-    resume: bool,
-    overwrite: bool,
-) -> None:
-    """Refuse folders of ranks that a run may not use; nothing is written.
+def check(out: Path, ranks: Collection[int], *, resume: bool, overwrite: bool, make: bool = True) -> None:
+    """Refuse folders of ranks that a run may not use, and make them; nothing in them is removed yet.
 
     Args:
         out: The run folder.
         ranks: The peers that are to run here.
         resume: Whether they go on.
         overwrite: Whether an earlier run may be removed.
+        make: Whether folders are made.
 
     Raises:
-        OutputError: an earlier run is in the way.
+        OutputError: an earlier run is in the way, or the folder cannot be written.
         CheckpointError: Nothing can be resumed.
     """
     if resume and overwrite:
@@ -99,7 +71,8 @@ def refuse_used(
     folders = [rank_folder(out, rank) for rank in ranks]
     used = [folder for folder in folders if _holds_run(folder)]
     if resume and not any(map(holds_files, folders)):
-        raise CheckpointError(f"--resume: no run of {_named(list(ranks))} in {str(out)!r}; start one without --resume")
+        named = f"rank {min(ranks)}" if len(ranks) == 1 else f"{len(ranks)} peers"
+        raise CheckpointError(f"--resume: no run of {named} in {str(out)!r}; start one without --resume")
     if private := [] if resume else [folder for folder in folders if is_private(folder)]:
         raise OutputError(
             f"{str(private[0])!r} holds a private run, whose ledger must not be lost: give another --out"
@@ -107,14 +80,15 @@ def refuse_used(
         )
     if used and not resume and not overwrite:
         raise OutputError(f"{str(used[0])!r} holds an earlier run: give --resume, --overwrite or another --out")
+    try:
+        for folder in folders if make else ():
+            make_folder(folder)
+    except (OSError, ValueError) as error:  # a ValueError where the name has a NUL character
+        raise not_written(f"--out {str(out)!r}", error) from error
 
 
 def refuse_faults(run: RunPart, *, resume: bool) -> None:
-    """Refuse planned faults where peers are real, and resuming a run that had any.
-
-    Raises:
-        ConfigurationError: Names the file or the folder.
-    """
+    """Refuse planned faults where peers are real, and resuming a run that had any."""
     if run.faults is not None:
         raise ConfigurationError(
             f"--faults {run.faults}: only dpeer simulate has a clock and a network of its own: use that"
@@ -152,17 +126,9 @@ def forget_releases(out: Path) -> None:
         (folder / METRICS).unlink(missing_ok=True)
 
 
-def _named(ranks: list[int]) -> str:
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} peers"
-
-
 @contextlib.contextmanager
 def working_folder_kept() -> Iterator[Path]:
-    """The current folder; whatever folder the process changes to within the block, afterwards it is back there.
-
-    Raises:
-        ConfigurationError: The current folder was deleted.
-    """
+    """The current folder; whatever folder the process changes to within the block, afterwards it is back there."""
     home = current_folder()
     try:
         yield home

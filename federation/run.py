@@ -20,7 +20,7 @@ from dpeer.federation.keys import check_operators
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.policy import find, obey
 from dpeer.federation.settings import Settings, check_own_data
-from dpeer.federation.stop_signals import Requests, stop_signals
+from dpeer.federation.stop_signals import answer_on_loop
 from dpeer.federation.view import View
 from dpeer.topology.settings import build_graph
 
@@ -170,15 +170,7 @@ def _result(settings: Settings, out: Path, runner: Runner, seconds: float) -> Re
 
 
 async def _interruptible(runner: Runner) -> None:
-    requests = Requests()
-
-    def stop(number: int) -> None:
-        if requests.insists(number):
-            runner.kill()
-        runner.stop()
-
-    for number in stop_signals():
-        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    answer_on_loop(lambda number: runner.stop(), lambda number: runner.kill())
     await runner.run()
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError
 from dpeer.federation.config import RunConfig, resolve
@@ -98,19 +98,11 @@ KILLED = "killed"
 """The status of a peer that ended without a word before its last round, and whose model was made afterwards."""
 
 
-@dataclass(frozen=True)
-class SavedPeer:
-    """A peer that is built again, with the state of its checkpoint.
-
-    Attributes:
-        config: As it was started, but for what was changed.
-        parts: What it is made of.
-        files: Its folder.
-        completed: How many rounds it had completed.
-        rounds: How many were planned.
-    """
+class SavedPeer(NamedTuple):
+    """A peer that is built again, with the state of its checkpoint, and the rounds it had completed, of how many."""
 
     config: RunConfig
+    """As it was started, but for what was changed."""
     parts: PeerParts
     files: RankFolder
     completed: int
@@ -167,16 +159,8 @@ def _settings(folder: Path) -> Settings:
         ) from error
 
 
-@dataclass(frozen=True)
-class Made:
-    """The model that was made.
-
-    Attributes:
-        path: Where it is.
-        status: How the peer ended.
-        completed: How many rounds it had completed.
-        rounds: How many were planned.
-    """
+class Made(NamedTuple):
+    """The model that was made: where it is, how its peer ended, and after how many rounds, of how many."""
 
     path: Path
     status: str
@@ -197,8 +181,7 @@ def make_model(
         say: Gets a line about what is damaged and not needed.
 
     Raises:
-        ConfigurationError: As for `saved_peer`.
-        CheckpointError: As for `saved_peer`.
+        DpeerError: As for `saved_peer`.
         OutputError: The peer runs, or a model is in the way; or the rank's folder keeps another model by choice.
     """
     folder = one_rank(folder)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +26,7 @@ from dpeer.federation.process_tuning import SlowSteps, freeze_heap, keep_heap, s
 from dpeer.federation.resume_checks import save_data_files
 from dpeer.federation.serve_address import ServeAddress
 from dpeer.federation.settings import Settings
-from dpeer.federation.stop_signals import Requests, stop_signals
+from dpeer.federation.stop_signals import answer_on_loop
 from dpeer.federation.trackers import Tracking
 from dpeer.federation.trackers import close as close_trackers
 from dpeer.peer.control import ControlSocket, Handler
@@ -63,15 +62,13 @@ class Stopper:
 
     def __init__(self, code: int | None = None) -> None:
         self._code = code
-        self._requests = Requests()
         self.requested = asyncio.Event()
         self._peer: Peer | None = None
         self._limit: threading.Timer | None = None
 
     def install(self) -> None:
         """From now on the first Ctrl-C or other stop signal asks to stop, the second ends the process at once."""
-        for number in stop_signals():
-            asyncio.get_running_loop().add_signal_handler(number, self._stop_or_exit, number)
+        answer_on_loop(self._stop_by, lambda number: os._exit(128 + number))
 
     def watch(self, peer: Peer) -> None:
         """Stop this peer when the request comes, or now if it has come."""
@@ -95,9 +92,7 @@ class Stopper:
         if self._limit is not None:
             self._limit.cancel()
 
-    def _stop_or_exit(self, number: signal.Signals) -> None:
-        if self._requests.insists(number):
-            os._exit(128 + number)
+    def _stop_by(self, number: int) -> None:
         if not self.requested.is_set():
             self._code = 128 + number
             self.stop()

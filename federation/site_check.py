@@ -19,7 +19,7 @@ from dpeer.federation import config, keys, trackers
 from dpeer.federation.addresses import from_file
 from dpeer.federation.control_client import left, no_locks
 from dpeer.federation.findings import Findings, Level
-from dpeer.federation.folders import refuse_faults, refuse_used
+from dpeer.federation.folders import check, refuse_faults
 from dpeer.federation.forecast import forecast, train_for
 from dpeer.federation.keys import signers_of
 from dpeer.federation.line_check import check_lines
@@ -238,7 +238,7 @@ def _check_output(findings: Findings, starting: Starting, folder: Path, asked: A
         findings.fail("output", f"{str(folder)!r} is in use by a running peer: look at it with dpeer status")
         return
     with findings.of("output"):
-        refuse_used(own.out, [starting.rank], resume=starting.resume, overwrite=asked.overwrite)
+        check(own.out, [starting.rank], resume=starting.resume, overwrite=asked.overwrite, make=False)
         check_writable(findings, own.out, folder)
 
 

@@ -7,6 +7,7 @@ run.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -55,6 +56,19 @@ def stop_signals() -> list[signal.Signals]:
         if handler == signal.SIG_DFL or (one not in WARNINGS and (one != signal.SIGHUP or handler != signal.SIG_IGN)):
             found.append(one)
     return found
+
+
+def answer_on_loop(stop: Callable[[int], object], insist: Callable[[int], object]) -> None:
+    """From now on the running event loop calls `stop` with each stop signal, before that `insist` with the second."""
+    requests = Requests()
+
+    def heard(number: int) -> None:
+        if requests.insists(number):
+            insist(number)
+        stop(number)
+
+    for number in stop_signals():
+        asyncio.get_running_loop().add_signal_handler(number, heard, number)
 
 
 @contextmanager

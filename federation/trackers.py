@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.exceptions import ConfigurationError
 from dpeer.optional_libraries import check_libraries
 from dpeer.results.files import write_json
 from dpeer.results.run_folders import read_object
@@ -130,14 +130,12 @@ _AT_HOME = ("tensorboard",)
 
 
 def check(names: Sequence[str]) -> None:
-    """Refuse trackers that are unknown, or lack their library or a setting; nothing is connected.
+    """Refuse trackers that lack their library or a setting; nothing is connected.
 
     Raises:
         ConfigurationError: Naming the tracker, and what to do.
     """
     for name in names:
-        if name not in TRACKERS:
-            raise UnknownName("tracker", name, TRACKERS)
         check_libraries(f"--log-to {name}", name, **{name: name})
         if name == "mlflow" and not os.environ.get("MLFLOW_TRACKING_URI"):
             raise ConfigurationError(

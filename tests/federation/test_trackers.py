@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.exceptions import ConfigurationError
 from dpeer.federation import trackers
 from dpeer.federation.settings import Settings
 from dpeer.federation.trackers import SHOWN, TRACKERS, TrackedRun, Tracking, check, close, figures
@@ -130,8 +130,6 @@ def test_a_library_or_setting_that_is_missing_shows_before_the_run(monkeypatch):
     with pytest.raises(ConfigurationError) as refused:
         check(["tensorboard"])
     assert str(refused.value) == "--log-to tensorboard needs tensorboard: pip install 'dpeer[tensorboard]'"
-    with pytest.raises(UnknownName):
-        check(["aim"])
 
 
 def test_wandb_without_a_key_asks_nothing_and_is_refused(tmp_path, monkeypatch):
