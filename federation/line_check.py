@@ -1,13 +1,9 @@
 """Line check: tests the port, each neighbor's connection and key, and hello-sized messages both ways.
 
-A path that loses long packets passes short messages and no hello. So `ask` and `answer` are long. Each message waits
-for the one before, as a packet may carry two:
-
-    the dialling end    ask              got
-    the other                 answer
-
-A running peer answers as it answers any stranger, by `Unknown`, once in `ASK_AGAIN` seconds; what it says first on a
-link of its own is a hello, which is long. All messages begin with `wire.PROBE`, so no round is disturbed.
+A path that loses long packets passes short messages and no hello. So messages are long, and each says whether one of
+the other end has come. A check answers what says no; a running peer answers as it answers any stranger, by `Unknown`,
+once in `ASK_AGAIN` seconds, and says a hello first on a link of its own. All messages begin with `wire.PROBE`, so no
+round is disturbed.
 """
 
 from __future__ import annotations
@@ -72,37 +68,34 @@ _COMES_LATER = REFUSALS[ABSENT]
 
 @dataclass
 class Line:
-    """How far the connection with a neighbor came.
-
-    Attributes:
-        address: Where this peer dials it; None for a neighbor that dials this peer.
-        link: The link to write on; None while none is known.
-        opened: After how many seconds a dialled connection was there, keys proved.
-        reason: Why it cannot be reached at present, as the transport states it.
-        unproved: Whether a listener is at its address, and a key is not proved: waiting does not help.
-        proved: Whether it has dialled in and proved its key.
-        since: Clock time at which the newest connection was there; None without one.
-        heard: Whether a long message has come.
-        confirmed: Whether the neighbor has this end's long one.
-        runs: Whether a peer runs there, and no check.
-        again: Clock time at which it is asked once more.
-        broken: Whether the connection broke while messages were awaited.
-        sent: How many long messages were sent.
-    """
+    """How far the connection with a neighbor came."""
 
     address: str | None
+    """Where this peer dials it; None for a neighbor that dials this peer."""
     link: Link | None = None
+    """The link to write on; None while none is known."""
     opened: float | None = None
+    """After how many seconds a dialled connection was there, keys proved."""
     reason: str | None = None
+    """Why it cannot be reached at present, as the transport states it."""
     unproved: bool = False
+    """Whether a listener is at its address, and a key is not proved: waiting does not help."""
     proved: bool = False
+    """Whether it has dialled in and proved its key."""
     since: float | None = None
+    """Clock time at which the newest connection was there; None without one."""
     heard: bool = False
+    """Whether a long message has come."""
     confirmed: bool = False
+    """Whether the neighbor has this end's long one."""
     runs: bool = False
+    """Whether a peer runs there, and no check."""
     again: float = math.inf
+    """Clock time at which it is asked once more."""
     broken: bool = False
+    """Whether the connection broke while messages were awaited."""
     sent: int = 0
+    """How many messages were sent."""
 
     @property
     def passed(self) -> bool:
@@ -198,7 +191,7 @@ class Lines:
         """Ask those once more that have not answered, as running peers do not within `ASK_AGAIN`."""
         for line in self.of.values():
             if not line.passed and time.monotonic() >= line.again:
-                self._say(line, "ask")
+                self._say(line)
                 line.again = math.inf
 
     def _came(self, arrival: Arrival, rank: int | None) -> None:
@@ -206,36 +199,34 @@ class Lines:
         word = _decoded(arrival.frames)
         if word is None or (rank is not None and word[0] != rank) or word[0] not in self.of:
             return
-        line, long = self.of[word[0]], wire.size(arrival.frames[1:]) == LONG
+        line, says = self.of[word[0]], word[1]
         line.link, line.broken = arrival.link, False
         line.since = time.monotonic() if line.since is None else line.since
-        match word[1]:
-            case "ask" if long:
-                line.since, line.heard = time.monotonic(), True  # it has connected, perhaps once more
-                self._say(line, "answer")
-            case "answer" if long:
-                line.heard = line.confirmed = True
-                self._say(line, "got")
-            case "got":
-                line.confirmed = True
-            case "hello":
-                line.runs = line.heard = True
-                if not line.confirmed:
-                    self._ask(line)
-            case "unknown":
-                line.runs, line.confirmed = True, line.sent > 0
+        if says == "hello":
+            line.runs = line.heard = True
+            if not line.confirmed:
+                self._ask(line)
+        elif says == "unknown":
+            line.runs, line.confirmed = True, line.sent > 0
+        elif wire.size(arrival.frames[1:]) == LONG:
+            answers, line.heard = not says or not line.heard, True
+            line.confirmed |= bool(says)
+            if not says:  # it has connected, perhaps once more
+                line.since = time.monotonic()
+            if answers:
+                self._say(line)
 
     def _ask(self, line: Line) -> None:
         line.again = time.monotonic() + _LATER
-        self._say(line, "ask")
+        self._say(line)
 
-    def _say(self, line: Line, say: str) -> None:
-        long = say != "got"
-        if line.link is not None and not (long and line.sent == _MOST):
-            line.sent += long
-            word = wire.PROBE + json.dumps({"rank": self._rank, "say": say}).encode()
+    def _say(self, line: Line) -> None:
+        """Send a long message, which says whether one has come."""
+        if line.link is not None and line.sent < _MOST:
+            line.sent += 1
+            word = wire.PROBE + json.dumps({"rank": self._rank, "heard": line.heard}).encode()
             # Of a link that is full or gone nothing comes, either.
-            self._transport.send(line.link, [word, self._filler] if long else [word])
+            self._transport.send(line.link, [word, self._filler])
 
 
 async def check_lines(findings: Findings, starting: Starting, within: float | None) -> None:
@@ -339,8 +330,8 @@ def _judge_strangers(findings: Findings, strangers: Counter[tuple[str, str]]) ->
             return
 
 
-def _decoded(frames: Frames) -> tuple[int, str] | None:
-    """The rank and the word of a message of another check or a running peer; None for what says nothing of a line."""
+def _decoded(frames: Frames) -> tuple[int, str | bool] | None:
+    """The rank of a message, and its kind, or whether another check has heard of this one; None for any other."""
     if not wire.is_probe(frames):
         try:
             message = wire.decode(frames, Limits())
@@ -354,6 +345,6 @@ def _decoded(frames: Frames) -> tuple[int, str] | None:
         word: Any = json.loads(head[len(wire.PROBE) :])
     except (ValueError, RecursionError):
         return None
-    if not isinstance(word, dict) or type(word.get("rank")) is not int or not isinstance(word.get("say"), str):
+    if not isinstance(word, dict) or type(word.get("rank")) is not int or not isinstance(word.get("heard"), bool):
         return None
-    return word["rank"], word["say"]
+    return word["rank"], word["heard"]

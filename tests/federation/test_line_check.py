@@ -222,13 +222,13 @@ class Wires:
     """A transport that keeps what is sent."""
 
     def __init__(self) -> None:
-        self.sent: list[str] = []
+        self.sent: list[bool] = []
 
     def dial(self, address: str, rank: int) -> str:
         return "link"
 
     def send(self, link: Any, frames: Any) -> Sent:
-        self.sent.append(json.loads(bytes(frames[0])[2:])["say"])
+        self.sent.append(json.loads(bytes(frames[0])[2:])["heard"])
         return Sent.TAKEN
 
 
@@ -239,9 +239,8 @@ def lines(wires: Wires, *, dials: bool) -> tuple[Lines, Line]:
     return made, made.of[1]
 
 
-def probe(say: str, rank: int = 1, *, filler: int = line_check.LONG) -> list[Any]:
-    frames = [bytes(filler)] if say != "got" else []
-    return [wire.PROBE + json.dumps({"rank": rank, "say": say}).encode(), *frames]
+def probe(heard: bool = False, rank: int = 1, *, filler: int = line_check.LONG) -> list[Any]:
+    return [wire.PROBE + json.dumps({"rank": rank, "heard": heard}).encode(), bytes(filler)]
 
 
 @pytest.fixture
@@ -256,12 +255,12 @@ def test_a_running_peer_that_is_dialled_is_asked_once_more(clock: list[float]) -
     made, line = lines(wires, dials=True)
     made.take(Opened("link"))
     made.look()
-    assert wires.sent == ["ask"]
+    assert wires.sent == [False]
     clock[0] += 9  # it has answered another stranger just before
     assert not line.settled
     made.look()
     made.look()
-    assert wires.sent == ["ask", "ask"]
+    assert wires.sent == [False, False]
     made.take(Arrival("link", wire.encode(wire.Unknown(rank=1))))
     assert line.settled
     assert line.verdict("there") == (Level.PASS, "there, and it has a long message of this peer")
@@ -274,7 +273,7 @@ def test_a_running_peer_that_dials_says_a_hello_and_is_asked(clock: list[float])
     made.take(Arrival("link", wire.encode(wire.Unknown(rank=1)), 1))
     assert not line.confirmed, "an answer to nothing"
     made.take(Arrival("link", wire.encode(hello), 1))
-    assert (wires.sent, line.passed) == (["ask"], False)
+    assert (wires.sent, line.passed) == ([True], False)
     made.take(Arrival("link", wire.encode(wire.Unknown(rank=1)), 1))
     assert line.verdict("there") == (Level.PASS, "there, and long messages pass in both directions")
 
@@ -284,7 +283,7 @@ def test_a_connection_that_breaks_early_has_lost_no_long_packets(clock: list[flo
     """Late it breaks because the neighbor has given up, for the same reason."""
     made, line = lines(Wires(), dials=False)
     made.proves(1)
-    made.take(Arrival("link", probe("ask"), 1))
+    made.take(Arrival("link", probe(), 1))
     clock[0] += after
     made.take(Broken("link"))
     level, words = line.verdict("there")
@@ -297,18 +296,18 @@ def test_what_no_check_sends_changes_nothing() -> None:
     made, line = lines(wires, dials=False)
     for frames in (
         [wire.PROBE], [wire.PROBE + b"[]"], [wire.PROBE + b"{}"], [wire.PROBE + b"[" * 300],
-        [wire.PROBE + b'{"rank": true, "say": "ask"}'], [wire.PROBE + b'{"rank": 1, "say": 5}'],
-        [wire.PROBE + b"\xff\xfe"], [wire.PROBE + b" " * 500], [b"x"], probe("ask", rank=2),
+        [wire.PROBE + b'{"rank": true, "heard": true}'], [wire.PROBE + b'{"rank": 1, "heard": 1}'],
+        [wire.PROBE + b"\xff\xfe"], [wire.PROBE + b" " * 500], [b"x"], probe(rank=2),
     ):  # fmt: skip
         made.take(Arrival("link", frames))
-    made.take(Arrival("link", probe("ask"), 2))  # the key shows another rank
+    made.take(Arrival("link", probe(), 2))  # the key shows another rank
     assert (wires.sent, line) == ([], Line(None))
-    for frames in (probe("ask", filler=100), probe("answer", filler=100)):
+    for frames in (probe(filler=100), probe(heard=True, filler=100)):
         made.take(Arrival("link", frames, 1))
     assert (wires.sent, line.heard, line.confirmed) == ([], False, False), "they are short"
     for _ in range(20):
-        made.take(Arrival("link", probe("ask"), 1))
-    assert wires.sent == ["answer"] * 5
+        made.take(Arrival("link", probe(), 1))
+    assert wires.sent == [True] * 5
 
 
 def behind_a_relay(sites: Sites, check: Callable[[Mapping[int, Mapping[str, Any]]], Any], *, ranks: int = 3) -> Any:
