@@ -12,7 +12,6 @@ from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.limits import sender_of
 from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.membership import Neighbor, Status
-from dpeer.peer.core.presence import Presence
 from dpeer.peer.core.reports import NeighborReports
 from dpeer.peer.core.round_budget import RoundBudget
 from dpeer.peer.core.state import State
@@ -34,7 +33,6 @@ class Arrivals:
         keeper: ListKeeper,
         transfers: TransferProgress,
         connection_setup: ConnectionSetup,
-        presence: Presence,
         reports: NeighborReports,
         round_budget: RoundBudget,
     ) -> None:
@@ -43,7 +41,7 @@ class Arrivals:
         self._inbox, self._reassembly = state.inbox, state.reassembly
         self._members, self._round_clock, self._send_queues = state.members, state.round_clock, state.send_queues
         self._exchange, self._keeper, self._transfers = exchange, keeper, transfers
-        self._connection_setup, self._presence, self._reports = connection_setup, presence, reports
+        self._connection_setup, self._reports = connection_setup, reports
         self._round_budget = round_budget
 
     def handle(self, link: Link, frames: Frames, now: float, identity: int | None) -> None:
@@ -72,8 +70,6 @@ class Arrivals:
                 if neighbor is not None and not self._tokens.spend(sender_of(neighbor.rank), limits.HELLO_AGAIN, now):
                     raise self._too_many(neighbor, now)
                 self._connection_setup.take(link, message, now, identity)
-            case wire.Refusal():
-                self._connection_setup.on_refusal(link, message, now)
             case wire.Unknown():
                 self._connection_setup.on_unknown(link, neighbor, message, now)
             case wire.Lists():
@@ -122,7 +118,7 @@ class Arrivals:
                 neighbor.heard_at = now
                 self._keeper.heard(link, neighbor.rank, message.stamps)
                 return
-            self._presence.note(link, neighbor, message.round, message, now)
+            self._connection_setup.note(link, neighbor, message.round, message, now)
             neighbor.paused, neighbor.enters = False, 0
             if message.round >= neighbor.current_round:
                 neighbor.uses = message.uses

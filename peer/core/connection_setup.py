@@ -1,27 +1,26 @@
-"""Connection setup: hellos, the rank bound to each link, refusals of impostors, and redials; no I/O."""
+"""Connection setup: hellos, the rank bound to each link, what others know of rounds and lists, and redials; no I/O."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from dpeer.exceptions import ProtocolError, Refused
 from dpeer.peer.core import wire
 from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.effects import Close
 from dpeer.peer.core.exchange import Exchange
-from dpeer.peer.core.handshake import Handshake
+from dpeer.peer.core.handshake import mismatch
 from dpeer.peer.core.limits import ASK_AGAIN, ASKED
 from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.membership import NOT_APPEARED, Neighbor, Status
-from dpeer.peer.core.presence import Presence
 from dpeer.peer.core.release_checks import LedgerGuard
-from dpeer.peer.core.reports import DropCounter
 from dpeer.peer.core.state import State
-from dpeer.peer.core.wait import StartWait
+from dpeer.peer.core.waiting import Waiting
 from dpeer.peer.transport import Link
 
-_PROBE = 0.5
-"""Seconds in which it shows whether the connection of a process, whose rank another one wants, is broken."""
+_BATCH = 0.01
+"""Seconds for each neighbor until arrivals before the first round are passed on: a hundred messages a second in all."""
 
 _UNANSWERED = (
     "connected, but its hello does not come: short messages pass, long ones may not (MTU of the path?); "
@@ -31,37 +30,26 @@ _UNANSWERED = (
 
 
 class ConnectionSetup:
-    """Sends and answers hellos: which rank speaks on which link.
-
-    Args:
-        ledger_guard: Hears of how many rounds neighbors have got bodies of this peer.
+    """Sends and answers hellos: which rank speaks on which link; takes in what others say of rounds and lists.
 
     Attributes:
         dialling: The links that this peer has dialled.
         goodbye: That of this peer once it leaves: a neighbor that it meets on its way out hears it, too.
+        beat_at: Clock time of the next heartbeat; infinity for a peer that sends none.
+        beaten_at: That of the last one.
     """
 
     def __init__(
-        self,
-        state: State,
-        exchange: Exchange,
-        keeper: ListKeeper,
-        dialling: Dialling,
-        start: StartWait,
-        handshake: Handshake,
+        self, state: State, exchange: Exchange, keeper: ListKeeper, dialling: Dialling, waiting: Waiting,
         ledger_guard: LedgerGuard,
-        presence: Presence,
-        drops: DropCounter,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.dialling = dialling
         self.goodbye: wire.Goodbye | None = None
+        self.beat_at, self.beaten_at = math.inf, 0.0
         self._state, self._config, self._log = state, state.config, state.log
         self._members, self._schedule, self._round_clock = state.members, state.schedule, state.round_clock
         self._send_queues, self._reassembly, self._exchange = state.send_queues, state.reassembly, exchange
-        self._keeper, self._start, self._handshake = keeper, start, handshake
-        self._ledger_guard, self._presence, self._drops = ledger_guard, presence, drops
-        self._contenders: dict[int, tuple[Link, wire.Hello, float]] = {}
-        self._refused: dict[int, tuple[float, float]] = {}
+        self._keeper, self._waiting, self._ledger_guard = keeper, waiting, ledger_guard
         self._asked: dict[Link, float] = {}
 
     # -- hellos ------------------------------------------------------------------------------------------------
@@ -89,21 +77,28 @@ class ConnectionSetup:
         if to is None:
             to = neighbor.rank if neighbor is not None else dialled.rank if dialled is not None else None
         clock, entry = self._round_clock, self._exchange.entry
-        hello = self._handshake.hello(
-            self._members.current_round, reply=reply, presence=clock.table, stamps=clock.stamps.table,
-            enters=entry.enters, to=to,
+        hello = self._own_hello(
+            reply=reply, presence=clock.table, stamps=list(clock.stamps.table), enters=entry.enters,
+            released=0 if to is None or to not in self._members else self._members[to].released,
         )  # fmt: skip
         self._keeper.send(link)
         self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello))
         if self.goodbye is not None:
             self._send_queues[link].goodbye = wire.encode(self.goodbye)
 
+    def _own_hello(self, **fields: Any) -> wire.Hello:
+        about = self._state.learner.about
+        return wire.Hello(
+            rank=self._config.rank, next_round=self._members.current_round, fingerprint=dict(self._config.fingerprint),
+            manifest=dict(about.manifest), digest=about.digest, **fields,
+        )  # fmt: skip
+
     def take(self, link: Link, hello: wire.Hello, now: float, identity: int | None = None) -> None:
         """Take a hello.
 
-        Without keys, if another process speaks for the rank, it has to be asked first whether it is there. With keys
-        the sender has proved to be `identity`, and its new connection takes the place of the old one at once. Of two
-        that the two ends have dialled the one that the lower rank has dialled stays, as long as it is heard.
+        A new connection of a rank takes the place of the old one at once; with keys its sender has proved to be
+        `identity`. Of two that the two ends have dialled the one that the lower rank has dialled stays, as long as it
+        is heard.
         """
         rank = hello.rank
         if identity is not None and rank != identity:
@@ -114,7 +109,7 @@ class ConnectionSetup:
             if self._keeper.knows(rank):
                 return
             raise ProtocolError("no-member", f"rank {rank} is no member by the lists that are known here")
-        if self._is_second(link, rank) or (identity is None and self._contends(link, hello, now)):
+        if self._is_second(link, rank):
             return
         if not hello.reply:
             # Answered before it is judged: the other side finds the same mismatch by itself and can name it.
@@ -122,17 +117,57 @@ class ConnectionSetup:
         dialled = self.dialling.get(link)
         expected = dialled.rank if dialled is not None else None
         try:
-            self._handshake.judge(hello, self._members.current_round, expected)
+            self._judge(hello, expected)
         except Refused as refusal:
-            self._start.refuse(refusal, now)
+            self._waiting.start.refuse(refusal, now)
             self._await_correction(rank if expected is None else expected, str(refusal))
             raise ProtocolError("mismatch", str(refusal)) from refusal
         neighbor = self._members[rank]
         self._take_link(neighbor, link)
         self._ledger_guard.note(hello.released)
-        self._presence.note(link, neighbor, hello.next_round, hello, now)
+        self.note(link, neighbor, hello.next_round, hello, now)
         self._welcome(neighbor, link, hello.next_round, now)
         neighbor.enters = hello.enters
+
+    def _judge(self, hello: wire.Hello, dialled: int | None) -> None:
+        """Let a neighbor in, or raise; `dialled`: which rank this peer has dialled on the link, if it has.
+
+        A mismatch ends this peer's own run only before the first round, and only if the rank is one of the federation.
+        Once neighbors train together, a peer that comes with other settings is turned away; strangers always are.
+
+        Raises:
+            Refused: The other side does not fit, and our own run must not begin.
+            ProtocolError: The other side does not fit, and is turned away.
+        """
+        rank, members, clock = hello.rank, self._members, self._round_clock
+        if dialled is not None and rank != dialled:
+            problem = f"rank: expected {dialled} at its address, found {rank}: check the addresses"
+        else:
+            problem = mismatch(self._own_hello(), hello, clock.rounds, self._config.names) or ""
+        if problem:
+            problem = wire.printable(problem)
+            trains_with_us = rank in members and members[rank].status is not Status.UNSEEN
+            if (dialled is not None or rank in clock.members) and not trains_with_us and members.missing():
+                raise Refused(problem)
+            raise ProtocolError("mismatch", problem)
+        if rank not in members:
+            raise ProtocolError("not-a-neighbor", f"rank {rank} shook hands")
+
+    def note(
+        self, link: Link, neighbor: Neighbor, number: int, message: wire.Hello | wire.Body | wire.Heartbeat, now: float
+    ) -> None:
+        """Take in the rounds and lists that a neighbor and others have; pass news on to those that pause."""
+        news = self._round_clock.merge(message.presence)
+        news |= self._round_clock.reached(neighbor.rank, number)
+        voted = self._keeper.take_stamps(message.stamps)
+        if news or voted:  # all pass votes on: the sooner a list counts everywhere, the fewer rounds lack an edge
+            self._waiting.news(now)
+            every = self._members.every()
+            self._exchange.send_heartbeats(one.rank for one in every if voted or one.paused)
+            if not (self._state.began or self._round_clock.silent):  # the start waits for this news on each hop
+                self.beat_at = min(self.beat_at, max(now, self.beaten_at + _BATCH * len(every)))
+        if self._keeper.heard(link, neighbor.rank, message.stamps):
+            self._exchange.send_heartbeat(link)
 
     def admits(self, rank: int) -> bool:
         """Whether messages of a rank are taken: it is a member by a list that is of use here."""
@@ -164,7 +199,7 @@ class ConnectionSetup:
                 self._log(
                     "info", "neighbor-reconnected",
                     f"rank {rank} has connected anew while its earlier connection was there, and uses the new one; if "
-                    f"this goes on, two processes run as rank {rank} with its key: stop one",
+                    f"this goes on, two processes run as rank {rank}: stop one",
                     neighbor=rank,
                 )  # fmt: skip
             self.part(before)
@@ -179,9 +214,8 @@ class ConnectionSetup:
         here = self._members.current_round
         if self._members.greet(neighbor.rank, link, number, now):
             self._log_back(neighbor)
-        self._start.accepted = True
+        self._waiting.start.accepted = True
         self.dialling.welcome(neighbor.rank)
-        self._refused.pop(neighbor.rank, None)
         neighbor.trouble_dialling = ""
         if number < here and not self._schedule.fits(here, neighbor.rank, number):
             neighbor.left_behind = True  # and is not waited for until it has caught up
@@ -218,63 +252,6 @@ class ConnectionSetup:
             text = f"rank {rank} is back: it is used again once it has caught up"
             self._log("info", "neighbor-back", text, neighbor=rank, round=number)
 
-    # -- two that want the same rank ---------------------------------------------------------------------------
-
-    def _contends(self, link: Link, hello: wire.Hello, now: float) -> bool:
-        """Whether another process has the rank, as far as is known. A heartbeat shows if its link is broken."""
-        if hello.rank not in self._members:
-            return False
-        neighbor = self._members[hello.rank]
-        if neighbor.link in (None, link) or neighbor.status is not Status.ALIVE or self._crosses(link, neighbor.link):
-            return False
-        until = now + _PROBE
-        earlier = self._contenders.get(hello.rank)
-        if earlier is not None:
-            # Counted, so that a sender of endless hellos is not read for a while.
-            self._drops.drop(
-                earlier[0], ProtocolError("rank-taken", f"another hello of rank {hello.rank} came after it")
-            )
-            until = earlier[2] if earlier[0] == link else until
-        self._contenders[hello.rank] = link, hello, until
-        self._exchange.send_heartbeat(neighbor.link)
-        return True
-
-    def refuse_contenders(self, now: float) -> None:
-        """Refuse the processes whose rank another process still has."""
-        late = [rank for rank, (_, _, until) in self._contenders.items() if now >= until]
-        for rank in late:
-            link, _, _ = self._contenders.pop(rank)
-            reason = f"another process already takes part as rank {rank} (has it just crashed? try again in a while)"
-            self._answer(link, wire.Refusal(rank=self._config.rank, reason=reason))
-            self._drops.drop(link, ProtocolError("rank-taken", f"a second rank {rank} shook hands"))
-
-    def on_refusal(self, link: Link, refusal: wire.Refusal, now: float) -> None:
-        """End the wait for neighbors, because one that we dialled turns us away."""
-        dialled = self.dialling.get(link)
-        if dialled is None or dialled.rank != refusal.rank:
-            raise ProtocolError("stranger", "a refusal from a peer that was not asked")
-        dialled.unanswered = now  # later it may be another answer: ask with the next beat
-        # A process that was restarted at once is taken for a second one until the end of the first has shown. A
-        # neighbor that was silent in between, because it stood still itself, has not looked for that long.
-        liveness = self._config.liveness
-        since, last = self._refused.get(refusal.rank, (now, now))
-        if now - last >= liveness.suspect_after + 2 * (liveness.heartbeat + _PROBE):
-            since = now
-        self._refused[refusal.rank] = since, now
-        if self._members.missing() and now - since >= 2 * liveness.suspect_after:
-            self._start.refuse(Refused(f"rank {refusal.rank} says: {refusal.reason}"), now)
-
-    def contender(self, rank: int | None) -> tuple[Link, wire.Hello] | None:
-        """The process that wants this rank, whose link has just broken; None without one."""
-        if rank is None or rank not in self._contenders:
-            return None
-        link, hello, _ = self._contenders.pop(rank)
-        return link, hello
-
-    def next_refusal(self) -> float:
-        """The clock time at which a contender is to be refused; infinity for never."""
-        return min(until for _, _, until in self._contenders.values()) if self._contenders else math.inf
-
     # -- strangers ---------------------------------------------------------------------------------------------
 
     def stranger(self, link: Link, what: str, now: float) -> ProtocolError:
@@ -290,10 +267,7 @@ class ConnectionSetup:
     def _ask(self, link: Link, now: float) -> None:
         if now >= self._asked.get(link, now):
             self._note_asked(link, now)
-            self._answer(link, wire.Unknown(rank=self._config.rank))
-
-    def _answer(self, link: Link, message: wire.Refusal | wire.Unknown) -> None:
-        self._send_queues[link].add(message.kind, wire.encode(message))
+            self._send_queues[link].add("unknown", wire.encode(wire.Unknown(rank=self._config.rank)))
 
     def on_unknown(self, link: Link, neighbor: Neighbor | None, unknown: wire.Unknown, now: float) -> None:
         """Send the hello again to a peer that has forgotten this one, or took another process for it."""
@@ -313,8 +287,8 @@ class ConnectionSetup:
 
     # -- links -------------------------------------------------------------------------------------------------
 
-    def part(self, link: Link) -> int | None:
-        """Forget the state of a link that is broken; returns the rank that has no other one now."""
+    def part(self, link: Link) -> None:
+        """Forget the state of a link that is broken: its unwritten messages are lost."""
         self._reassembly.forget(link)
         unfinished = self._send_queues.forget(link)
         self._keeper.forget(link)
@@ -322,10 +296,8 @@ class ConnectionSetup:
         if dialled is not None:
             dialled.unanswered = float("inf")
         neighbor = self._members.parted(link)
-        if neighbor is None:
-            return None
-        self._exchange.parted(neighbor.rank, unfinished)
-        return None if neighbor.link is not None else neighbor.rank
+        if neighbor is not None:
+            self._exchange.parted(neighbor.rank, unfinished)
 
     def give_up(self, rank: int) -> None:
         """Give up the links that this peer has dialled to a rank: the transport dials it no more."""
@@ -364,7 +336,7 @@ class ConnectionSetup:
                 if now >= one.unanswered and neighbor.link not in (None, link) and neighbor.status is Status.ALIVE:
                     self._give_up(link)  # heard on a link of its own, it does not hear this peer on this one
                 elif now >= one.unanswered:
-                    if neighbor.status is Status.UNSEEN and one.rank not in self._refused:
+                    if neighbor.status is Status.UNSEEN:
                         neighbor.trouble_dialling = _UNANSWERED
                     self.introduce(link, now)
             elif neighbor.link != link:  # answered, but not by one that may train with us

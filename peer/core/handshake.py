@@ -1,4 +1,4 @@
-"""Handshake: this peer's hello, and whether the hello of another peer fits it, or in which field it differs; no I/O."""
+"""Handshake: whether the hello of another peer fits this peer's, or in which field it differs; no I/O."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from dpeer.exceptions import ProtocolError, Refused
-from dpeer.peer.core.member_lists import Stamps
-from dpeer.peer.core.membership import Status
-from dpeer.peer.core.state import State
-from dpeer.peer.core.wire import Hello, printable
+from dpeer.peer.core.wire import Hello
 
 ABSENT = "not set"
 _LISTED = 8
@@ -87,72 +83,6 @@ def _entries(manifest: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(parameters, list):
         return {}
     return {str(entry.get("name")): entry.get("shape") for entry in parameters if isinstance(entry, dict)}
-
-
-class Handshake:
-    """Makes this peer's hellos, and judges those of other peers.
-
-    Attributes:
-        start: The first round of this process; None before it is known.
-    """
-
-    def __init__(self, state: State) -> None:
-        self.start: int | None = None
-        self._config, self._learner = state.config, state.learner
-        self._members, self._round_clock = state.members, state.round_clock
-
-    def hello(
-        self, current_round: int, *, reply: bool, presence: bytes = b"", stamps: Stamps = (), enters: int = 0,
-        to: int | None = None,
-    ) -> Hello:  # fmt: skip
-        """This peer's hello while it works on round `current_round`, to a rank; other arguments as its fields."""
-        return Hello(
-            rank=self._config.rank,
-            next_round=current_round,
-            reply=reply,
-            fingerprint=dict(self._config.fingerprint),
-            manifest=dict(self._learner.about.manifest),
-            digest=self._learner.about.digest,
-            presence=presence,
-            stamps=list(stamps),
-            enters=enters,
-            released=0 if to is None or to not in self._members else self._members[to].released,
-        )
-
-    def judge(self, hello: Hello, current_round: int, dialled: int | None) -> None:
-        """Let a neighbor in, or raise.
-
-        Args:
-            hello: The other side's.
-            current_round: The round that this peer works on.
-            dialled: Which rank we dialled on this link; None if we were dialled.
-
-        Raises:
-            Refused: The other side does not fit, and our own run must not begin.
-            ProtocolError: The other side does not fit, and is turned away.
-        """
-        if dialled is not None and hello.rank != dialled:
-            problem = f"rank: expected {dialled} at its address, found {hello.rank}: check the addresses"
-        else:
-            ours = self.hello(current_round, reply=False)
-            problem = mismatch(ours, hello, self._round_clock.rounds, self._config.names) or ""
-        problem = printable(problem)
-        if problem and self._concerns_us(hello.rank, dialled):
-            raise Refused(problem)
-        if problem:
-            raise ProtocolError("mismatch", problem)
-        if hello.rank not in self._members:
-            raise ProtocolError("not-a-neighbor", f"rank {hello.rank} shook hands")
-
-    def _concerns_us(self, rank: int, dialled: int | None) -> bool:
-        """Whether a mismatch with this rank ends our own run.
-
-        It does only before the first round, and only if the rank is one of the federation. Once neighbors train
-        together, a peer that comes with other settings is turned away; strangers always are.
-        """
-        one_of_us = dialled is not None or rank in self._round_clock.members
-        trains_with_us = rank in self._members and self._members[rank].status is not Status.UNSEEN
-        return one_of_us and not trains_with_us and bool(self._members.missing())
 
 
 def first_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:

@@ -29,12 +29,10 @@ from dpeer.peer.core.deadline import TransferProgress
 from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.effects import Effect, Write
 from dpeer.peer.core.exchange import Exchange
-from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.member_list import MemberList
 from dpeer.peer.core.member_lists import Stamp
 from dpeer.peer.core.membership import Neighbor, Status
-from dpeer.peer.core.presence import Presence
 from dpeer.peer.core.release_checks import Lateness, LedgerGuard
 from dpeer.peer.core.reports import DropCounter, NeighborReports
 from dpeer.peer.core.returner import Entry
@@ -92,7 +90,7 @@ class Core:
         self.state = state = State(config, learner, topology, chunk_bytes)
         self.rank, self.members, self.round_clock = state.rank, state.members, state.round_clock
         self.schedule, self.send_queues, self.reassembly = state.schedule, state.send_queues, state.reassembly
-        self.lists, self.drops, self.handshake = ListKeeper(state), DropCounter(state), Handshake(state)
+        self.lists, self.drops = ListKeeper(state), DropCounter(state)
         dialling = Dialling(max(config.liveness.dead_after, 1.0), self.lists.place)
         self._reports = NeighborReports(state, dialling, self.drops)
         self.entry = Entry(
@@ -102,15 +100,9 @@ class Core:
         guard, transfers = LedgerGuard(state), TransferProgress(state)
         self.exchange = Exchange(state, self.entry, guard)
         self.waiting = Waiting(state, self.exchange, self.lists, guard, transfers)
-        self.presence = Presence(state, self.exchange, self.lists, self.waiting)
-        self.connection_setup = setup = ConnectionSetup(
-            state, self.exchange, self.lists, dialling, self.waiting.start, self.handshake, guard, self.presence,
-            self.drops,
-        )  # fmt: skip
-        self.round_budget, self.lateness = RoundBudget(config.round_seconds), Lateness(state)
-        self._arrivals = Arrivals(
-            state, self.exchange, self.lists, transfers, setup, self.presence, self._reports, self.round_budget
-        )
+        self.connection_setup = setup = ConnectionSetup(state, self.exchange, self.lists, dialling, self.waiting, guard)
+        self.round_budget, self.lateness, self._start = RoundBudget(config.round_seconds), Lateness(state), 0
+        self._arrivals = Arrivals(state, self.exchange, self.lists, transfers, setup, self._reports, self.round_budget)
 
     # -- the start, and events of links ------------------------------------------------------------------------
 
@@ -125,12 +117,12 @@ class Core:
         """
         if number == 0 and self.lists.comes_anew:
             self.entry.begin_anew()
-        self.members.current_round = self.handshake.start = number
+        self.members.current_round = self._start = number
         self.round_clock.reached(self.state.config.rank, number)
         self.exchange.inbox.open(number)
         self.lists.open(dialled, addresses)
         if self.state.config.liveness.heartbeat > 0:
-            self.presence.beat_at = now
+            self.connection_setup.beat_at = now
         return self.look(now)
 
     def dialled(self, rank: int, link: Link, now: float) -> list[Effect]:
@@ -146,7 +138,7 @@ class Core:
             case Opened(link):
                 self.connection_setup.connected(link, now)
             case Broken(link):
-                self._disconnected(link, now)
+                self.connection_setup.part(link)
             case Writable(link):
                 self.state.effects.append(Write(link))
             case Unreachable(link, reason, _):
@@ -164,17 +156,13 @@ class Core:
         try:
             self._arrivals.handle(link, frames, now, identity)
         except Exception as error:  # one bad message must never end the peer
-            self._drop_unhandled(link, error, identity)
+            if not isinstance(error, ProtocolError):
+                if not self.drops.counts["unhandled"]:  # a sender that knows how may cause any number
+                    text = "".join(traceback.format_exception(error))
+                    self.state.log("debug", "message-unhandled", "a message could not be handled", traceback=text)
+                error = ProtocolError("unhandled", type(error).__name__)
+            self.drops.drop(link, error, identity)
         self.state.hearing = None
-
-    def _disconnected(self, link: Link, now: float) -> None:
-        """A link is broken: its unwritten messages are lost."""
-        contender = self.connection_setup.contender(self.connection_setup.part(link))
-        if contender is not None and contender[0] != link:
-            try:
-                self.connection_setup.take(contender[0], contender[1], now)
-            except Exception as error:
-                self._drop_unhandled(contender[0], error)
 
     # -- wishes of the round loop ------------------------------------------------------------------------------
 
@@ -224,7 +212,7 @@ class Core:
         """Send round `number`'s body; None without one."""
         if body is not None:
             self.round_budget.released(number, now)
-        first = number == self.handshake.start
+        first = number == self._start
         self.lateness.note_release(number, released=body is not None, perhaps_released_before=first)
         self.exchange.release(number, body)
         return self.look(now)
@@ -297,32 +285,23 @@ class Core:
         send_queues = (self.send_queues.get(link) for link in [*links, *self.connection_setup.unanswered()])
         return all(queue is None or queue.empty for queue in send_queues)
 
-    def _drop_unhandled(self, link: Link, error: Exception, identity: int | None = None) -> None:
-        """Drop and count a message that cannot be handled, for this reason."""
-        if not isinstance(error, ProtocolError):
-            if not self.drops.counts["unhandled"]:  # a sender that knows how may cause any number
-                text = "".join(traceback.format_exception(error))
-                self.state.log("debug", "message-unhandled", "a message could not be handled", traceback=text)
-            error = ProtocolError("unhandled", type(error).__name__)
-        self.drops.drop(link, error, identity)
-
     # -- time passes -------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> list[Effect]:
         """Let time pass."""
-        self.connection_setup.refuse_contenders(now)
-        if now >= self.presence.beat_at:
-            self.presence.beaten_at, self.presence.beat_at = now, now + self.state.config.liveness.heartbeat
+        setup = self.connection_setup
+        if now >= setup.beat_at:
+            setup.beaten_at, setup.beat_at = now, now + self.state.config.liveness.heartbeat
             for dead in self.members.tick(now):
                 self._on_death(dead)
             self.lists.dial_all(self.waiting.is_stuck(now))
-            self.connection_setup.tend(now)
+            setup.tend(now)
             self.exchange.send_heartbeats(one.rank for one in self.members.every())
         return self.look(now)
 
     def next_tick(self, now: float) -> float:
         """The clock time at which `tick` has to be called, unless something happens before; infinity for never."""
-        return min(self.presence.beat_at, self.waiting.next_look(now), self.connection_setup.next_refusal())
+        return min(self.connection_setup.beat_at, self.waiting.next_look(now))
 
     def _on_death(self, dead: Neighbor) -> None:
         self._reports.died(dead, self.members.current_round, began=self.state.began)

@@ -19,9 +19,7 @@ _FLOOD = "it sends much more than a peer needs to: see what runs there"
 _ITS_LOG = "see that peer's own log.jsonl"
 
 _ADVICE: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("stranger", "other-federation", "not-a-neighbor", "mismatch", "wrong-rank", "rank-taken"), _OTHERS
-    ),
+    **dict.fromkeys(("stranger", "other-federation", "not-a-neighbor", "mismatch", "wrong-rank"), _OTHERS),
     **dict.fromkeys(("malformed", "oversized", "incomplete", "stray", "short-piece", "unhandled"), _VERSIONS),
     **dict.fromkeys(("too-many", "endless"), _FLOOD),
 }

@@ -30,7 +30,7 @@ import msgpack
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import GCM
-from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, Strict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, FailFast, Field, Strict, TypeAdapter, ValidationError
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.limits import (
@@ -76,7 +76,6 @@ _Stamps = Annotated[list[Annotated[tuple[Stamp, list[_Rank]], Strict(False)]], F
 _Uses = Annotated[bytes, Field(max_length=USES_BYTES)]
 """The first bytes of the digest of the member list with which the sender began the round; empty if it has not yet."""
 _Document = Annotated[bytes, Field(max_length=MOST_BYTES)]
-_Words = Annotated[str, Field(max_length=300), AfterValidator(printable)]
 
 
 class Header(BaseModel):
@@ -180,13 +179,6 @@ class Goodbye(Header):
     """Seconds within which a stopped sender comes back, for which rounds wait for it; 0 if it may stay away."""
 
 
-class Refusal(Header):
-    """Gives the reason for which a hello was turned away, where the other side cannot find the reason by comparing."""
-
-    kind: Literal["refusal"] = "refusal"
-    reason: _Words
-
-
 class Unknown(Header):
     """Answers a message on a link without a hello, so that the receiver sends one again."""
 
@@ -208,7 +200,7 @@ class Chunk(NamedTuple):
         return memoryview(self.data).nbytes
 
 
-Message = Hello | Body | Heartbeat | Lists | Goodbye | Refusal | Unknown
+Message = Hello | Body | Heartbeat | Lists | Goodbye | Unknown
 _NO_FIELDS = frozenset({"buffers", "tag"})
 """Attributes of a body that are no fields of its header."""
 

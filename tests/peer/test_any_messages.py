@@ -20,7 +20,6 @@ def message(table, seed):
         lambda: wire.encode(table.beat(rank, number, seed.choice([0, 1, 2**22, 2**63]))),
         lambda: wire.encode(table.goodbye(rank, seed.choice(["done", "stopped", "failed"]))),
         lambda: table.body(rank, number, seed.choice([1.0, float("nan")])),
-        lambda: wire.encode(wire.Refusal(rank=rank, reason="taken")),
         lambda: wire.encode(wire.Unknown(rank=rank)),
         lambda: wire.encode(table.hello(seed.randint(0, 9), number, fingerprint=seed.choice(FINGERPRINTS))),
         lambda: wire.encode(hello.model_copy(update={"manifest": seed.choice(MANIFESTS)})),

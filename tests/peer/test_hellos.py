@@ -1,7 +1,6 @@
-"""When a hello is sent again: not because its answer is late, but because it was turned away or lost."""
+"""When a hello is sent again: not because its answer is late, but because it was lost."""
 
-from dpeer.peer.core import wire
-from tests.peer.table import Table, ring
+from tests.peer.table import Table
 
 
 def hellos(table, seconds):
@@ -28,15 +27,3 @@ def test_while_the_answer_is_late_no_second_hello_is_sent_and_the_body_goes_once
 def test_a_hello_that_is_never_answered_is_sent_again():
     table = dialled()
     assert [hellos(table, 5), hellos(table, 5)] == [1, 1]
-
-
-def test_a_peer_that_was_turned_away_asks_again_with_the_next_beat():
-    """Its earlier connection may be taken for alive for a moment."""
-    table = ring()
-    table.breaks(table.links[1])
-    table.established(1)
-    table.written(table.links[1])
-    table.hear(table.links[1], wire.Refusal(rank=1, reason="another process already takes part as rank 0"))
-    table.wait(1)
-    (again,) = [message for message in table.written(table.links[1]) if message.kind == "hello"]
-    assert not again.reply

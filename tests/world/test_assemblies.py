@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dpeer.exceptions import PeersMissing, ProtocolError, Refused
-from dpeer.peer.core.handshake import Handshake
+from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.wait import StartWait
@@ -133,14 +133,14 @@ def a_mistake_ends_none(patch):
 
 def one_that_comes_late_is_turned_away(patch):
     """Although the others run."""
-    judge = Handshake.judge
+    judge = ConnectionSetup._judge
 
-    def closed(self, hello, current_round, dialled):
-        if (current_round > 0) != (hello.next_round > 0):
-            raise ProtocolError("rank-taken", "closed")
-        judge(self, hello, current_round, dialled)
+    def closed(self, hello, dialled):
+        if (self._members.current_round > 0) != (hello.next_round > 0):
+            raise ProtocolError("mismatch", "closed")
+        judge(self, hello, dialled)
 
-    patch.setattr(Handshake, "judge", closed)
+    patch.setattr(ConnectionSetup, "_judge", closed)
 
 
 MUTATIONS = {

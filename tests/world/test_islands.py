@@ -6,8 +6,8 @@ import math
 import pytest
 
 from dpeer.peer.core import round_clock, waiting
+from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.membership import Membership
-from dpeer.peer.core.presence import Presence
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.waiting import Waiting
 from dpeer.simulation.network import Conditions
@@ -148,7 +148,7 @@ def presence_expires(patch):
 
 def hearsay_is_renewed(patch):
     """A peer that is mentioned is there, and as far as the peer that mentions it."""
-    note = Presence.note
+    note = ConnectionSetup.note
 
     def echo(self, link, neighbor, number, message, now):
         note(self, link, neighbor, number, message, now)
@@ -157,7 +157,7 @@ def hearsay_is_renewed(patch):
             if completed and rank != clock._rank:
                 clock.reached(rank, number)
 
-    patch.setattr(Presence, "note", echo)
+    patch.setattr(ConnectionSetup, "note", echo)
 
 
 def a_goodbye_lowers_the_quorum(patch):

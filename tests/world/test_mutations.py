@@ -6,7 +6,6 @@ import pytest
 
 from dpeer.peer import driver
 from dpeer.peer.core.bodies import Inbox, Outbox
-from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.membership import Membership, Status
@@ -139,16 +138,6 @@ def show_no_grace(patch):
     patch.setattr(Membership, "waited_for", hard)
 
 
-def give_up_when_refused(patch):
-    on_refusal = ConnectionSetup.on_refusal
-
-    def at_once(self, link, refusal, now):
-        self._refused[refusal.rank] = now - 1000.0, now
-        on_refusal(self, link, refusal, now)
-
-    patch.setattr(ConnectionSetup, "on_refusal", at_once)
-
-
 def forget_the_last_release(patch):
     take_up = Files.take_up
 
@@ -215,7 +204,6 @@ MUTATIONS = {
     never_sit_out: 132,
     never_come_back: 6,
     show_no_grace: Scenario(0, "ring", 4, 12, pace=0.3, disk=(0.0,), faults=_STOPS),
-    give_up_when_refused: 14,
     forget_the_last_release: 52,
     go_on_before_it_is_saved: Scenario(1, "ring", 4, 8, disk=(2.0,), faults=(Fault("crash", (1,), 3.0, 1.0),)),
     mix_with_the_whole_row: 1,

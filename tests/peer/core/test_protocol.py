@@ -1,4 +1,4 @@
-"""The core by itself: its waits, deadlines, dialling, and answers to refusals."""
+"""The core by itself: its waits, deadlines, and dialling."""
 
 import pytest
 
@@ -158,20 +158,6 @@ def test_silent_neighbors_are_dialled_again_less_and_less_often():
             dialled.append(second)
             assert table.closed[-1] == link
     assert dialled == [15, 45, 105, 165, 225, 285, 345]
-
-
-@pytest.mark.parametrize(("every", "seconds", "gives_up"), [(1, 60, 13), (12, 15, None)])
-def test_a_second_process_gives_up_once_the_first_has_had_time_to_be_missed(joining, every, seconds, gives_up):
-    """Refusals with a long silence between them end nothing."""
-    ended = None
-    for second in range(0, seconds, every):
-        refusal = wire.Refusal(rank=1, reason="another process already takes part as rank 0")
-        joining.hear(joining.links[1], refusal)
-        if joining.ended:
-            ended = second
-            break
-        joining.wait(every)
-    assert ended == gives_up
 
 
 @pytest.mark.parametrize(("released", "held_up"), [(True, [1, 2]), (False, [])])

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from dpeer.exceptions import PeersMissing, Refused
-from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Fail, Wake
 from dpeer.peer.core.wait import LONG_WAIT
 from dpeer.peer.transport import Unreachable
@@ -129,15 +128,11 @@ def test_a_neighbor_whose_connection_stands_without_a_hello_is_named_with_the_mt
     assert table.core.members[1].trouble_dialling == ""
 
 
-def test_a_neighbor_that_is_not_connected_or_refuses_has_no_trouble_with_long_messages():
+def test_a_neighbor_that_is_not_connected_has_no_trouble_with_long_messages():
     away = Table(topology=build("ring", 4), dialled=[1])
     away.do(away.core.wait("meet", 0, away.now))
-    refused = assembling()
-    refusal = wire.Refusal(rank=1, reason="taken")
     away.wait(2 * BEAT.suspect_after - 1)
-    refused.wait(2 * BEAT.suspect_after - 1, lambda: refused.hear(refused.links[1], wire.encode(refusal)))
-    for table in (away, refused):
-        assert table.core.waiting.present(table.now).ranks[1] == "not heard yet"
+    assert away.core.waiting.present(away.now).ranks[1] == "not heard yet"
 
 
 # -- lines of the log --------------------------------------------------------------------------------------------------
