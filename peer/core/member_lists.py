@@ -106,15 +106,18 @@ class MemberLists:
 
 
 def _counts_there(ours: MemberLists, word: Word) -> MemberList | None:
+    """A list counts at the other peer, and its key is higher."""
     return word.counts if word.counts.key > ours.counts.key else None
 
 
 def _is_forced(ours: MemberLists, word: Word) -> MemberList | None:
+    """A list is forced, and its key is higher."""
     one = word.waits
     return one if one is not None and one.force and one.key > ours.counts.key else None
 
 
 def _is_voted_for(ours: MemberLists, word: Word) -> MemberList | None:
+    """A list follows the one that counts; none waits here, or one of a lower version."""
     one = word.waits
     if one is None or one.force or one.why_not_after(ours.counts) is not None:
         return None
@@ -125,27 +128,20 @@ class Rule(NamedTuple):
     """One way in which a list is taken.
 
     Attributes:
-        when: The condition, as docs/design.md prints it.
-        then: What happens, likewise.
+        then: What happens, as docs/design.md prints it.
         counts: Whether the list counts from now on; otherwise it waits.
-        takes: The list; None where the condition does not hold.
+        takes: The list; None where the condition does not hold, which the docstring says.
     """
 
-    when: str
     then: str
     counts: bool
     takes: Callable[[MemberLists, Word], MemberList | None]
 
 
 RULES = (
-    Rule("a list counts at the other peer, and its key is higher", "it counts here, too", True, _counts_there),
-    Rule("a list is forced, and its key is higher", "it counts at once", True, _is_forced),
-    Rule(
-        "a list follows the one that counts; none waits here, or one of a lower version",
-        "the peer votes for it",
-        False,
-        _is_voted_for,
-    ),
+    Rule("it counts here, too", True, _counts_there),
+    Rule("it counts at once", True, _is_forced),
+    Rule("the peer votes for it", False, _is_voted_for),
 )
 """When a peer takes a list that comes, in the order in which the rules are asked."""
 

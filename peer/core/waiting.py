@@ -154,7 +154,7 @@ class Waiting:
         return []
 
     def drained(self, wait: Wait, now: float) -> Effect | None:
-        """A peer that leaves waits in vain.
+        """The peer was asked to leave, and what it waits for comes only after that.
 
         A neighbor that was stopped since this round began, or so shortly before that the round waits for it, leaves,
         too, most likely: the round is run again when both are back, and then has its body.
@@ -173,7 +173,7 @@ class Waiting:
         return None
 
     def removed(self, wait: Wait, now: float) -> Effect | None:
-        """By the list that counts this peer ends."""
+        """The list that counts lacks this peer, or its site forbids it."""
         end = self._keeper.end
         if end is None:
             return None
@@ -185,31 +185,31 @@ class Waiting:
         return None if refusal is None else Fail(refusal)
 
     def met(self, wait: Wait, now: float) -> Effect | None:
-        """The start is agreed."""
+        """Enough ranks have been there, and all neighbors are."""
         if not self.start.agreed(now):
             return None
         return self.uncounted(wait, now) or Wake()  # not before: neighbors that come later may know of more rounds
 
     def missed(self, wait: Wait, now: float) -> Effect | None:
-        """Somebody has not appeared for `--wait`."""
+        """A rank has not appeared for `--wait`."""
         missing = self.start.timed_out(wait, now)
         return None if missing is None else Fail(missing)
 
     def uncounted(self, wait: Wait, now: float) -> Effect | None:
-        """Others have had releases of this peer that its ledger lacks."""
+        """Others have had releases that the ledger of this private peer lacks."""
         reason = self._ledger_guard.why_no_release()
         return None if reason is None else Fail(CheckpointError(reason))
 
     def too_late(self, wait: Wait, now: float) -> Effect | None:
-        """The others have completed the run, so that no body comes any more."""
+        """The others have completed the run, and no body comes any more."""
         return Fail(LeftBehind(_WITHOUT_IT)) if self._exchange.over(wait.number) else None
 
     def may_begin(self, wait: Wait, now: float) -> Effect | None:
-        """Nothing holds the round up any more."""
+        """A quorum has come far enough, and a neighbor is there."""
         return Wake() if self.blocked(wait.number) is None else None
 
     def isolated(self, wait: Wait, now: float) -> Effect | None:
-        """A pause has brought no news for `--wait`, or a return no body."""
+        """Nothing new has come for `--wait`."""
         since = self._without_news_since(wait)
         if now < since + self._config.wait or (wait.kind == "adopt" and self._ranks(wait, now)):
             return None
@@ -220,7 +220,7 @@ class Waiting:
         return max(self._news_at, wait.since)
 
     def adopted(self, wait: Wait, now: float) -> Effect | None:
-        """A returner, which gives none, has the bodies that it takes, or none comes in this round any more."""
+        """The bodies that it adopts are here, or may not come any more."""
         verdict = self._entry.verdict(wait.number)
         if verdict == "wait":
             return None
@@ -231,7 +231,7 @@ class Waiting:
         return Deliver(wait.number, bodies)
 
     def collected(self, wait: Wait, now: float) -> Effect | None:
-        """Every body that is waited for is here."""
+        """No body is waited for any more."""
         if self._ranks(wait, now):
             return None
         self._round_deadline.collected(wait.number, now - wait.since, now)
@@ -244,13 +244,13 @@ class Waiting:
         return Deliver(wait.number, bodies)
 
     def settled(self, wait: Wait, now: float) -> Effect | None:
-        """No neighbor needs anything of this peer any more."""
+        """No neighbor needs a body of this peer any more."""
         if self._ranks(wait, now) or self._may_go_on(wait, now):
             return None
         return Wake(self._exchange.outbox.bytes_sent(wait.number) if wait.kind == "settle" else 0)
 
     def added(self, wait: Wait, now: float) -> Effect | None:
-        """A list that counts has more rounds than this peer has completed."""
+        """The list that counts has more rounds than are complete."""
         return Wake() if self._exchange.schedule.rounds > wait.number else None
 
     def _may_go_on(self, wait: Wait, now: float) -> bool:
@@ -355,100 +355,34 @@ class Waiting:
 
 
 class Rule(NamedTuple):
-    """One way in which waits end.
+    """One way in which waits end: its waits, what the round loop gets (as docs/design.md prints it), and the effect.
 
-    Attributes:
-        kinds: The waits.
-        when: The condition, as docs/design.md prints it.
-        then: What the round loop gets, likewise.
-        effect: The effect; None while the condition does not hold.
+    The effect is None while the condition does not hold, which the first line of its docstring says.
     """
 
     kinds: tuple[Kind, ...]
-    when: str
     then: str
     effect: Callable[[Waiting, Wait, float], Effect | None]
 
 
 RULES = (
-    Rule(
-        ("meet", "pause", "collect", "adopt", "settle"),
-        "the peer was asked to leave, and what it waits for comes only after that",
-        "it leaves: drained",
-        Waiting.drained,
-    ),
-    Rule(
-        ("meet", "pause", "adopt"),
-        "the list that counts lacks this peer, or its site forbids it",
-        "it leaves: left, evicted or stopped",
-        Waiting.removed,
-    ),
-    Rule(
-        ("linger",),
-        "the list that counts has more rounds than are complete",
-        "rounds go on",
-        Waiting.added,
-    ),
-    Rule(
-        ("meet",),
-        "a neighbor refuses this peer, and none accepts it",
-        "it ends: refused",
-        Waiting.refused,
-    ),
-    Rule(
-        ("meet",),
-        "enough ranks have been there, and all neighbors are",
-        "rounds begin, unless the ledger lacks releases that others have had",
-        Waiting.met,
-    ),
-    Rule(
-        ("meet",),
-        "a rank has not appeared for `--wait`",
-        "it ends: peers missing",
-        Waiting.missed,
-    ),
+    Rule(("meet", "pause", "collect", "adopt", "settle"), "it leaves: drained", Waiting.drained),
+    Rule(("meet", "pause", "adopt"), "it leaves: left, evicted or stopped", Waiting.removed),
+    Rule(("linger",), "rounds go on", Waiting.added),
+    Rule(("meet",), "it ends: refused", Waiting.refused),
+    Rule(("meet",), "rounds begin, unless the ledger lacks releases that others have had", Waiting.met),
+    Rule(("meet",), "it ends: peers missing", Waiting.missed),
     Rule(
         ("pause", "collect", "adopt", "settle", "linger", "part"),
-        "others have had releases that the ledger of this private peer lacks",
         "it ends, and names `--rounds-released`",
         Waiting.uncounted,
     ),
-    Rule(
-        ("pause",),
-        "the others have completed the run, and no body comes any more",
-        "it ends: left behind",
-        Waiting.too_late,
-    ),
-    Rule(
-        ("pause",),
-        "a quorum has come far enough, and a neighbor is there",
-        "the round begins",
-        Waiting.may_begin,
-    ),
-    Rule(
-        ("adopt",),
-        "the bodies that it adopts are here, or may not come any more",
-        "it adopts their mean; without one in the last round it ends: left behind",
-        Waiting.adopted,
-    ),
-    Rule(
-        ("pause", "adopt"),
-        "nothing new has come for `--wait`",
-        "it ends: isolated",
-        Waiting.isolated,
-    ),
-    Rule(
-        ("collect",),
-        "no body is waited for any more",
-        "it mixes those that are here",
-        Waiting.collected,
-    ),
-    Rule(
-        ("settle", "linger", "part"),
-        "no neighbor needs a body of this peer any more",
-        "it goes on, or leaves",
-        Waiting.settled,
-    ),
+    Rule(("pause",), "it ends: left behind", Waiting.too_late),
+    Rule(("pause",), "the round begins", Waiting.may_begin),
+    Rule(("adopt",), "it adopts their mean; without one in the last round it ends: left behind", Waiting.adopted),
+    Rule(("pause", "adopt"), "it ends: isolated", Waiting.isolated),
+    Rule(("collect",), "it mixes those that are here", Waiting.collected),
+    Rule(("settle", "linger", "part"), "it goes on, or leaves", Waiting.settled),
 )
 """When waits end, in the order in which the rules are asked."""
 

@@ -132,7 +132,7 @@ def the_first_vote_stays(patch):
     def first(ours, word):
         return None if ours.waits is not None else found(ours, word)
 
-    rules[-1] = Rule(rules[-1].when, rules[-1].then, rules[-1].counts, first)
+    rules[-1] = Rule(rules[-1].then, rules[-1].counts, first)
     patch.setattr(member_lists, "RULES", tuple(rules))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from dpeer.peer.core import member_lists
@@ -22,13 +22,19 @@ def states() -> list[str]:
 
 def waits() -> list[str]:
     """When each wait ends: a row each rule, in their order."""
-    rows = [[", ".join(rule.kinds), rule.when, rule.then] for rule in RULES]
+    rows = [[", ".join(rule.kinds), condition(rule.effect), rule.then] for rule in RULES]
     return table(["wait", "ends when", "then"], rows)
 
 
 def lists() -> list[str]:
     """Which member list is taken: a row each rule, in their order."""
-    return table(["when", "then"], [[rule.when, rule.then] for rule in member_lists.RULES])
+    return table(["when", "then"], [[condition(rule.takes), rule.then] for rule in member_lists.RULES])
+
+
+def condition(rule: Callable[..., object]) -> str:
+    """When a rule holds: the first line of its docstring."""
+    first = (rule.__doc__ or "").splitlines()[0].removesuffix(".")
+    return first[:1].lower() + first[1:]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

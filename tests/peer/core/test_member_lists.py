@@ -161,5 +161,5 @@ def test_a_vote_that_is_taken_back_for_another_list_of_one_number_is_found(monke
         return one if follows and (ours.waits is None or one.key > ours.waits.key) else None
 
     votes = RULES[2]
-    monkeypatch.setattr(member_lists, "RULES", (*RULES[:2], Rule(votes.when, votes.then, votes.counts, fickle)))
+    monkeypatch.setattr(member_lists, "RULES", (*RULES[:2], Rule(votes.then, votes.counts, fickle)))
     assert found()
