@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from dpeer.peer.core import wire
-from dpeer.peer.core.limits import HEADER_DEPTH, LEAST_CHUNK
+from dpeer.peer.core.limits import CHUNK, HEADER_DEPTH, LEAST_CHUNK
 
 ROOT = Path(__file__).parents[1]
 WIRE = (ROOT / "docs" / "wire.md").read_text(encoding="utf-8")
@@ -109,6 +109,7 @@ def test_the_limits_and_names_on_the_page_are_those_of_the_protocol():
     assert f"more than {limits.buffers:,} buffers" in WIRE
     assert f"more than {HEADER_DEPTH} deep" in WIRE
     assert (limits.small_header_bytes, LEAST_CHUNK) == (64 * 1024, 64 * 1024)
+    assert f"At most {CHUNK // 1024} KiB" in WIRE
     assert f"This is protocol {wire.PROTOCOL}." in WIRE
     recorded = json.loads((ROOT / f"tests/peer/recorded/protocol-{wire.PROTOCOL}.json").read_text())
     assert [one["kind"] for one in recorded] == ["hello", "body"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import limits, wire
-from dpeer.peer.core.bodies import Received, chunk_length
+from dpeer.peer.core.bodies import Received
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.deadline import TransferProgress
 from dpeer.peer.core.effects import Throttle
@@ -37,7 +37,7 @@ class Arrivals:
         round_budget: RoundBudget,
     ) -> None:
         self._state, self._config, self._federation = state, state.config, state.federation
-        self._limits, self._tokens, self._most = state.largest, state.tokens, state.chunk_bytes
+        self._limits, self._tokens = state.largest, state.tokens
         self._inbox, self._reassembly = state.inbox, state.reassembly
         self._members, self._round_clock, self._send_queues = state.members, state.round_clock, state.send_queues
         self._exchange, self._keeper, self._transfers = exchange, keeper, transfers
@@ -130,7 +130,6 @@ class Arrivals:
                 if message.round > neighbor.mentioned:  # at most once a round
                     self._tokens.earn(sender_of(neighbor.rank), 1)
                 self._connection_setup.heard(neighbor, message.round, now)
-                self._send_queues.pace(link, message.pace)
                 self._transfers.acknowledged(neighbor.rank, message.got, now)
                 neighbor.paused, neighbor.enters = message.paused, message.enters
                 if neighbor.paused and self._round_clock.adds_to(message.presence):
@@ -173,24 +172,10 @@ class Arrivals:
         useless = limits.USELESS_BODY * chunk.nbytes / self._limits.payload_bytes
         if not arriving.wanted and not self._tokens.spend(sender_of(neighbor.rank), useless, now):
             self._state.effects.append(Throttle())
-        if not arriving.complete:
-            return
-        if arriving.wanted:
+        if arriving.complete and arriving.wanted:
             self._put(arriving.body, Received(arriving.payload, arriving.wire_bytes, arriving.body.uses), now)
-        self._measure(link, *arriving.pace)
 
     def _put(self, body: wire.Body, received: Received, now: float) -> None:
         if self._inbox.put(body, received):
             self._round_budget.arrived(body.rank, body.round, now)
             self._tokens.earn(sender_of(body.rank), limits.FOR_A_BODY)
-
-    def _measure(self, link: Link, nbytes: int, seconds: float) -> None:
-        """Tell the sender how long its chunks may be, if that has changed much."""
-        if self._most is None:
-            return
-        found = chunk_length(nbytes, seconds, self._config.liveness.dead_after, self._most)
-        queue = self._send_queues[link]
-        before, queue.measured = queue.measured, found
-        neighbor = self._members.by_link(link)
-        if max(found, before) >= 2 * min(found, before) and neighbor is not None and neighbor.link == link:
-            self._exchange.send_heartbeat(link)

@@ -3,10 +3,8 @@
 Two rounds are enough in each. A peer completes a round only once every receiver of the body of the round before has
 used it. So after a stop only the last completed round's body can still be needed; the checkpoint keeps it.
 
-Between two chunks other messages have their turn, and a neighbor whose chunk is on its way cannot be heard. So the line
-decides how long a chunk may be. A sender begins with the shortest ones. The receiver measures how fast they come, and
-answers in its heartbeats with a length that takes a small part of the time after which silence is death. Even a line
-that becomes a hundred times slower lets its neighbor be heard.
+Between two chunks other messages have their turn, and a neighbor whose chunk is on its way cannot be heard: a chunk
+takes less than the time after which silence is death on any line of 140 kbit/s or more (`limits.CHUNK`).
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from itertools import accumulate
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
-from dpeer.peer.core.limits import DIGESTS, LEAST_CHUNK
+from dpeer.peer.core.limits import DIGESTS
 from dpeer.peer.core.wire import Body, Chunk, Frames
 from dpeer.peer.learner import Payload
 from dpeer.peer.transport import Link
@@ -199,29 +197,8 @@ class Outbox:
         return len(self.sent[number]) * wire.size(self.frames[number]) if number in self.frames else 0
 
 
-_PARTS = 200
-"""In how many parts the time after which silence is death is divided."""
-
-
-def chunk_length(nbytes: int, seconds: float, dead_after: float, most: int) -> int:
-    """Bytes of a chunk on a line on which `nbytes` came in `seconds`: a multiple of 64 KiB.
-
-    Args:
-        nbytes: Bytes of a body.
-        seconds: Between its header and its last chunk.
-        dead_after: Seconds after which silence is death.
-        most: The most bytes that any chunk has.
-    """
-    fit = most if seconds <= 0 else min(most, int(nbytes / seconds * dead_after / _PARTS))
-    return max(fit - fit % LEAST_CHUNK, min(LEAST_CHUNK, most))
-
-
 class ChunkedBody:
     """A body on its way on one link: gives one message after the other.
-
-    Args:
-        frames: The encoded body.
-        whole: Whether it travels in one message, however long it is.
 
     Attributes:
         frames: The encoded body.
@@ -229,20 +206,19 @@ class ChunkedBody:
         total: How many bytes its buffers have.
     """
 
-    def __init__(self, frames: Frames, *, whole: bool = False) -> None:
+    def __init__(self, frames: Frames) -> None:
         self.frames = frames
         self.over = self._begun = False
         self._offset = 0
-        self._whole = whole
         self._tag = b""
         self._rest = [view for frame in frames[1:] if (view := memoryview(frame).cast("B")).nbytes][::-1]
         self.total = sum(view.nbytes for view in self._rest)
 
-    def next(self, chunk_bytes: int) -> Frames:
-        """The next message, with at most `chunk_bytes` bytes of one of the body's buffers."""
+    def next(self, chunk_bytes: int | None) -> Frames:
+        """The next message, with at most `chunk_bytes` bytes of one of the body's buffers; the whole body if None."""
         if not self._begun:
             self._begun = True
-            if self._whole or self.total <= chunk_bytes:
+            if chunk_bytes is None or self.total <= chunk_bytes:
                 self.over = True
                 return self.frames
             self._tag = wire.tag(self.frames[0])
@@ -279,11 +255,6 @@ class PartialBody:
     def give_up(self) -> None:
         """Keep nothing of the body; the rest of it may come."""
         self.buffer = None
-
-    @property
-    def pace(self) -> tuple[int, float]:
-        """Bytes, and the seconds in which they came."""
-        return self.got, self.last - self.since
 
     def put(self, chunk: Chunk, now: float) -> None:
         """Take in the next chunk."""

@@ -198,7 +198,6 @@ class Exchange:
             paused=self.paused,
             enters=self.entry.enters,
             got=self._send_queues[link].got,
-            pace=self._send_queues[link].measured,
             stamps=list(self._round_clock.stamps.table),
             uses=self.schedule.uses(self._members.current_round),
         )

@@ -35,13 +35,13 @@ HEADER_DEPTH = 16
 HEADER_FIELDS = 32
 """Of a header: a hello has about twenty, and later versions may add some."""
 
-LEAST_CHUNK = 2**16
-"""Bytes of the shortest chunk; only the last one of a body may have fewer. Its header takes 17 more, and its
-way through the event loop as long as 64 KiB take on a line of 10 Gbit/s."""
+CHUNK = 2**18
+"""Bytes of the longest chunk, over ZeroMQ. With 8 MiB 45 MB cost a tenth less processor time (some 8 ms a body); longer
+ones show less often that a neighbor is alive, and one may have to come within `dead_after`: 140 kbit/s by default."""
 
-CHUNK = 2**23
-"""Bytes of the longest chunk, over ZeroMQ. Shorter frames cost more calls (4 MiB: a sixth more processor time for
-bodies of 5 MB, which are one message so), longer ones show less often that a neighbor is alive."""
+LEAST_CHUNK = 2**16
+"""Bytes that a chunk of others must have, but for the last one of a buffer: very short ones would cost many times their
+bytes."""
 
 MOST_AWAY = 600
 """Seconds: the longest absence that a neighbor may announce, for rounds to wait for its return."""
@@ -81,7 +81,7 @@ REST = 0.001
 REST_AFTER = 2
 """After so many messages for which nothing was left, nothing is read for so many seconds: small ones are late then, and
 only costly ones are lost. A flood has at most 2000 messages a second read, which take a fifth of a core. Others have
-their turns meanwhile: beside a flood 2000 chunks a second, 130 MB of the shortest and 8 GB of the longest."""
+their turns meanwhile: beside a flood 2000 chunks a second, 130 MB of the shortest."""
 
 # -- a message whose end has not come ------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ bytes of its line in this time: 60 MB at 10 Gbit/s. A look takes some microsecon
 
 MOST_UNPROVED = 32
 """Connections that may be under way to a proof of a key at once. More neighbors than these that start in the same
-moment only have to try again. Times the longest frame this is the memory that strangers can fill (256 MiB)."""
+moment only have to try again. Times the longest frame this is the memory that strangers can fill (32 MiB)."""
 
 HANDSHAKE = 5.0
 """Seconds that a handshake may take; a slow line needs three times its round trip. (libzmq's own value is 30.)"""
@@ -134,7 +134,7 @@ ASK_AGAIN = 5.0
 
 UNREAD = 4
 """Messages that may wait to be decoded, in each socket's queue here and in each connection's queues in libzmq,
-before their sender has to wait: with the longest chunks 32 MiB each. (libzmq counts whole messages; for what is not
+before their sender has to wait: of chunks 1 MiB each. (libzmq counts whole messages; for what is not
 whole, see `LOOK`.)"""
 
 # -- the token bucket ------------------------------------------------------------------------------------------------

@@ -305,7 +305,8 @@ class Core:
 
     def _on_death(self, dead: Neighbor) -> None:
         self._reports.died(dead, self.members.current_round, began=self.state.began)
-        self.exchange.parted(dead.rank, self.send_queues.begin_anew(dead.link))
+        if (queue := self.send_queues.get(dead.link)) is not None:
+            self.exchange.parted(dead.rank, queue.silence())
 
     # -- member lists ------------------------------------------------------------------------------------------
 

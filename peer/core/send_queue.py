@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import ChunkedBody
-from dpeer.peer.core.limits import LEAST_CHUNK, SEND_QUEUES
+from dpeer.peer.core.limits import SEND_QUEUES
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.transport import Link
 
@@ -22,20 +22,18 @@ class SendQueue:
     no body of an earlier round any more. A goodbye is the last word.
 
     Attributes:
-        chunk_bytes: How many bytes a chunk may have on this link.
         bodies: The bodies that are not written whole yet, by round.
         known: Whether the link is a neighbor's.
-        measured: How long a chunk from the other side may be, as fast as they came; 0 if none has come.
         got: How many bytes have come of the other side's body that is on its way; 0 if none is.
         total: How many bytes the body has whose writing has begun last.
         goodbye: The last message, if the peer leaves.
     """
 
-    def __init__(self, chunk_bytes: int) -> None:
-        self.chunk_bytes = chunk_bytes
+    def __init__(self, chunk_bytes: int | None) -> None:
+        self._chunk_bytes = chunk_bytes
         self.bodies: dict[int, ChunkedBody] = {}
         self.known = False
-        self.measured = self.got = self.total = 0
+        self.got = self.total = 0
         self._small: dict[str, Frames] = {}
         self._beat: Callable[[], Frames] | None = None
         self.goodbye: Frames | None = None
@@ -96,7 +94,7 @@ class SendQueue:
         if self.bodies:
             self._writing = _, body = min(self.bodies.items())
             self.total = body.total
-            return body.next(self.chunk_bytes)
+            return body.next(self._chunk_bytes)
         if self._beat is not None:
             heartbeat, self._beat = self._beat, None
             return heartbeat()
@@ -116,7 +114,7 @@ class SendQueues:
 
     def __init__(self, chunk_bytes: int | None) -> None:
         self.fresh: dict[Link, None] = {}
-        self._most = chunk_bytes
+        self._chunk_bytes = chunk_bytes
         self._send_queues: dict[Link, SendQueue] = {}
 
     def get(self, link: Link) -> SendQueue | None:
@@ -129,7 +127,7 @@ class SendQueues:
         if link not in self._send_queues:
             if len(self._send_queues) >= SEND_QUEUES:
                 self._forget_a_stranger()
-            self._send_queues[link] = SendQueue(min(LEAST_CHUNK, self._most or LEAST_CHUNK))
+            self._send_queues[link] = SendQueue(self._chunk_bytes)
         return self._send_queues[link]
 
     def add_body(self, link: Link, number: int, frames: Frames) -> None:
@@ -137,22 +135,7 @@ class SendQueues:
         queue = self[link]
         begun = queue.bodies.get(number)
         if begun is None or begun.frames is not frames:
-            queue.bodies[number] = ChunkedBody(frames, whole=self._most is None)
-
-    def pace(self, link: Link, chunk_bytes: int) -> None:
-        """Note how long a chunk may be on this link, as its reader measured."""
-        if link in self._send_queues and self._most is not None and chunk_bytes > 0:
-            self._send_queues[link].chunk_bytes = max(min(chunk_bytes, self._most), min(LEAST_CHUNK, self._most))
-
-    def begin_anew(self, link: Link) -> list[int]:
-        """Cut short chunks again, and forget the bodies, because nothing came for long; returns their rounds."""
-        if link not in self._send_queues:
-            return []
-        queue = self._send_queues[link]
-        queue.chunk_bytes = queue.measured = min(LEAST_CHUNK, self._most or LEAST_CHUNK)
-        rounds = sorted(queue.bodies)
-        queue.bodies.clear()
-        return rounds
+            queue.bodies[number] = ChunkedBody(frames)
 
     def forget(self, link: Link) -> list[int]:
         """Forget the messages for a link that is broken; returns the rounds whose bodies were not written whole."""

@@ -145,9 +145,6 @@ class Heartbeat(Header):
     """As in a hello."""
     got: Annotated[int, Field(ge=0)] = 0
     """Bytes that have come of the receiver's body on its way to the sender; 0 if none is."""
-    pace: Annotated[int, Field(ge=0)] = 0
-    """The most bytes of a chunk for the sender, as fast as bodies came from the receiver so far; 0 if
-    none came yet."""
     stamps: _Stamps = []
     uses: _Uses = b""
 

@@ -133,11 +133,11 @@ class Table:
             presence=np.asarray(presence, "<i4").tobytes(),
         )  # fmt: skip
 
-    def beat(self, rank, number, pace=0, presence=(), *, paused=False, got=0, enters=0):
+    def beat(self, rank, number, presence=(), *, paused=False, got=0, enters=0):
         """A heartbeat; `presence` has the rounds that each rank has completed, as the sender knows; -1: absent."""
         table = np.asarray(presence, "<i4").tobytes()
         return wire.Heartbeat(
-            rank=rank, federation=self.federation, round=number, pace=pace, presence=table, paused=paused, got=got,
+            rank=rank, federation=self.federation, round=number, presence=table, paused=paused, got=got,
             enters=enters,
         )  # fmt: skip
 
@@ -168,9 +168,9 @@ def encoded(federation, rank, number, buffers, presence=b"", uses=b"0"):
 
 def chunked(frames, chunk_bytes):
     """All messages of a body: one, or a header and chunks if its buffers have more than `chunk_bytes` bytes."""
-    body = ChunkedBody(frames, whole=chunk_bytes is None)
+    body = ChunkedBody(frames)
     while not body.over:
-        yield body.next(chunk_bytes or 0)
+        yield body.next(chunk_bytes)
 
 
 def payload(value, learner):

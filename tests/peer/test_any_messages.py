@@ -17,7 +17,7 @@ def message(table, seed):
     hello = table.hello(rank, number, reply=seed.random() < 0.5)
     makers = [
         lambda: wire.encode(hello),
-        lambda: wire.encode(table.beat(rank, number, seed.choice([0, 1, 2**22, 2**63]))),
+        lambda: wire.encode(table.beat(rank, number, got=seed.choice([0, 1, 2**22, 2**63]))),
         lambda: wire.encode(table.goodbye(rank, seed.choice(["done", "stopped", "failed"]))),
         lambda: table.body(rank, number, seed.choice([1.0, float("nan")])),
         lambda: wire.encode(wire.Unknown(rank=rank)),

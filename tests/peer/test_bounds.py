@@ -129,21 +129,6 @@ def test_only_the_last_chunk_of_a_buffer_may_be_short():
     assert [*table.ended[-1].bodies] == [1, 2]
 
 
-def test_after_a_silence_chunks_are_short_again_in_both_directions():
-    table = ring(chunk_bytes=2**22)
-    table.hear("from 2", table.beat(2, 0, pace=2**22))
-    queue = table.core.send_queues.get("from 2")
-    queue.measured = 2**22
-    assert queue.chunk_bytes == 2**22
-    table.wait(15, lambda: table.hear(table.links[1], table.beat(1, 0)))
-    assert table.status(2) == "dead"
-    assert (queue.chunk_bytes, queue.measured) == (2**16, 2**16)
-    table.written("from 2")
-    table.hear("from 2", table.beat(2, 0))
-    table.wait(1)
-    assert [message.pace for message in table.written("from 2") if message.kind == "heartbeat"] == [2**16]
-
-
 # -- the log -------------------------------------------------------------------------------------------------------
 
 

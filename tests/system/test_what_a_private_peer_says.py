@@ -78,14 +78,13 @@ def check_alike(first: dict[str, set[tuple[Any, ...]]], second: dict[str, set[tu
     federation = msgpack.unpackb(next(iter(first["body"]))[0])["federation"]
     for fields in small:
         expected = (
-            {"round", "got", "pace", "presence", "paused", "enters", "stamps", "uses"}
+            {"round", "got", "presence", "paused", "enters", "stamps", "uses"}
             if fields["kind"] == "heartbeat"
             else {"reason", "back_within"}
         )
         assert set(fields) == {"rank", "kind", "federation"} | expected
         assert fields["federation"] == federation
         assert fields.get("round", 0) in range(3)
-        assert fields.get("pace", 0) == 0
         assert not any(fields.get("presence", b""))  # peers of one process tell none
         assert not fields.get("stamps", b""), "all have the federation file alone"
         assert fields.get("uses", b"") in (b"", b"0")

@@ -75,7 +75,7 @@ def test_bodies_that_are_used_pay_for_all_that_belongs_to_them():
             several = [
                 table.beat(rank, number),
                 *chunked(table.body(rank, number), 64),
-                table.beat(rank, number + 1, 2**22),
+                table.beat(rank, number + 1),
             ]
             assert excess(table, link, *several) == 0
     assert not table.core.drops.counts

@@ -318,7 +318,7 @@ messages = st.one_of(
         wire.Hello, rank=numbers, protocol=st.integers(0, 2**63), next_round=rounds, reply=st.booleans(), digest=words,
         fingerprint=tables, manifest=tables,
     ),
-    st.builds(wire.Heartbeat, round=rounds, pace=st.integers(0, 2**63), **common),
+    st.builds(wire.Heartbeat, round=rounds, got=st.integers(0, 2**63), **common),
     st.builds(wire.Goodbye, reason=st.sampled_from(["done", "stopped", "failed"]), **common),
     st.builds(wire.Unknown, rank=numbers),
     st.builds(
