@@ -95,7 +95,7 @@ class Core:
         self._reports = NeighborReports(state, dialling, self.drops)
         self.entry = Entry(
             state.schedule, state.members, state.inbox, state.log, shares=learner.about.payload_bytes > 0,
-            earliest=config.rounds_released,
+            earliest=config.rounds_released, completed=state.round_clock.__getitem__,
         )  # fmt: skip
         guard, transfers = LedgerGuard(state), TransferProgress(state)
         self.exchange = Exchange(state, self.entry, guard)

@@ -30,6 +30,7 @@ class Entry:
         log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
         shares: Whether peers send anything that can be adopted.
         earliest: The round before which this peer releases nothing: a disk that was lost may have.
+        completed: How many rounds a rank has completed, by the word of others.
 
     Attributes:
         enters: The round that it announces, that after the last one if none is known yet. It stays until the round
@@ -49,6 +50,7 @@ class Entry:
         *,
         shares: bool,
         earliest: int = 0,
+        completed: Callable[[int], int] = lambda rank: 0,
     ) -> None:
         self.enters = self.left_behind = 0
         self.since: int | None = None
@@ -56,7 +58,7 @@ class Entry:
         self.adopted: int | None = None
         self._schedule, self._members, self._inbox = schedule, members, inbox
         self._shares, self._adopts, self._arrived = shares, False, False
-        self._log = log
+        self._log, self._completed = log, completed
 
     def behind(self, number: int) -> bool:
         """Whether this peer sits round `number` out, because the others went on without it.
@@ -159,15 +161,20 @@ class Entry:
         """
         graph, rounds = self._schedule.at(number), self._schedule.rounds
         near = [self._members[rank] for rank in {*graph.in_neighbors, *graph.out_neighbors}]
-        past = [one for one in near if one.current_round > number and not self._fits(number, one)]
+        past = [one for one in near if self._round_of(one) > number and not self._fits(number, one)]
         if not past or not self._members.passed(number):
             return False
-        over = all(one.current_round == rounds for one in past)
+        over = all(self._round_of(one) == rounds for one in past)
         others = (one for one in self._members.all() if not one.away or self._members.is_done(one.rank))
         return not (over and any(self._fits(number, one) for one in others))
 
     def _fits(self, number: int, neighbor: Neighbor) -> bool:
-        return self._schedule.fits(number, neighbor.rank, neighbor.current_round)
+        return self._schedule.fits(number, neighbor.rank, self._round_of(neighbor))
+
+    def _round_of(self, neighbor: Neighbor) -> int:
+        """A neighbor's round: by its own word while it is there, else others may know that it has gone on."""
+        there = self._members.is_there(neighbor.rank)
+        return neighbor.current_round if there else max(neighbor.current_round, self._completed(neighbor.rank))
 
     def _may_enter(self, number: int) -> bool:
         """Whether this peer, which sits rounds out, takes part in round `number`: no neighbor has completed it."""
@@ -183,7 +190,7 @@ class Entry:
 
     def _past(self, number: int) -> int:
         """By how many rounds the furthest neighbor of round `number` that takes part is past it; 0 if none is."""
-        return max([0, *(one.current_round - number for one in self._near(number))])
+        return max([0, *(self._round_of(one) - number for one in self._near(number))])
 
     def _near(self, number: int) -> list[Neighbor]:
         """The neighbors of a round that take part."""

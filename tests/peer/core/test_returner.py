@@ -20,13 +20,14 @@ class Away:
 
     def __init__(self, graphs, *, shares=True, earliest=0):
         self.members = Membership(graphs.connections(0, ROUNDS), LivenessConfig(heartbeat=1), lambda n: n < self.quorum)
-        self.ahead, self.inbox = 0, Inbox()
+        self.ahead, self.inbox, self.known = 0, Inbox(), {}
         self.entry = Entry(
             Schedule(ListedGraph(graphs, range(graphs.size), ROUNDS), 0),
             self.members,
             self.inbox,
             shares=shares,
             earliest=earliest,
+            completed=lambda rank: self.known.get(rank, 0),
         )
 
     @property
@@ -92,6 +93,16 @@ def test_it_goes_to_the_round_of_its_furthest_neighbor_and_announces_the_next(ri
     assert ring.entry.enters == 21, "a message that leaves before round 20 is on disk names that round"
     assert not ring.entry.behind(22)
     assert ring.entry.enters == 0
+
+
+@pytest.mark.parametrize("is_heard", [False, True])
+def test_a_neighbor_that_others_know_to_have_gone_on_is_past_this_peer_unless_its_own_word_is_there(ring, is_heard):
+    """A cut heals, and the first neighbor that is heard again knows how far the other one is."""
+    ring.reach(r1=3, r7=3)
+    ring.members.goodbye(ring.members[7], "stopped", 0.0)
+    ring.ahead, ring.known[7] = 9, 9
+    ring.reach(**{"r7": 4} if is_heard else {})
+    assert ring.entry.behind(3) != is_heard
 
 
 def test_without_a_body_it_does_not_enter(ring):
