@@ -18,10 +18,10 @@ from dpeer.exceptions import (
 )
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.control import Handler
-from dpeer.peer.core.dialling import dials
 from dpeer.peer.core.effects import LogEvent
 from dpeer.peer.core.limits import MOST_AWAY
 from dpeer.peer.core.member_list import MemberList
+from dpeer.peer.core.membership import dials
 from dpeer.peer.core.protocol import Core
 from dpeer.peer.core.wire import Goodbyes
 from dpeer.peer.driver import Driver

@@ -225,8 +225,8 @@ class ChunkedBody:
             return [self.frames[0]]
         buffer, offset = self._rest.pop(), self._offset
         data = buffer[:chunk_bytes]
-        if buffer.nbytes > chunk_bytes:
-            self._rest.append(buffer[chunk_bytes:])
+        if data.nbytes < buffer.nbytes:
+            self._rest.append(buffer[data.nbytes :])
         self._offset += data.nbytes
         self.over = not self._rest
         return wire.chunk(self._tag, offset, data)

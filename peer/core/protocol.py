@@ -21,18 +21,17 @@ from types import MappingProxyType
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.core import wire
-from dpeer.peer.core.arrivals import Arrivals
-from dpeer.peer.core.bodies import Released
+from dpeer.peer.core import limits, wire
+from dpeer.peer.core.bodies import Received, Released
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.deadline import TransferProgress
-from dpeer.peer.core.dialling import Dialling
-from dpeer.peer.core.effects import Effect, Write
+from dpeer.peer.core.effects import Effect, Throttle, Write
 from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.limits import sender_of
 from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.member_list import MemberList
 from dpeer.peer.core.member_lists import Stamp
-from dpeer.peer.core.membership import Neighbor, Status
+from dpeer.peer.core.membership import Dialling, Neighbor, Status
 from dpeer.peer.core.release_checks import Lateness, LedgerGuard
 from dpeer.peer.core.reports import DropCounter, NeighborReports
 from dpeer.peer.core.returner import Entry
@@ -97,12 +96,11 @@ class Core:
             state.schedule, state.members, state.inbox, state.log, shares=learner.about.payload_bytes > 0,
             earliest=config.rounds_released, completed=state.round_clock.__getitem__,
         )  # fmt: skip
-        guard, transfers = LedgerGuard(state), TransferProgress(state)
+        guard, self._transfers, self._tokens = LedgerGuard(state), TransferProgress(state), state.tokens
         self.exchange = Exchange(state, self.entry, guard)
-        self.waiting = Waiting(state, self.exchange, self.lists, guard, transfers)
-        self.connection_setup = setup = ConnectionSetup(state, self.exchange, self.lists, dialling, self.waiting, guard)
+        self.waiting = Waiting(state, self.exchange, self.lists, guard, self._transfers)
+        self.connection_setup = ConnectionSetup(state, self.exchange, self.lists, dialling, self.waiting, guard)
         self.round_budget, self.lateness, self._start = RoundBudget(config.round_seconds), Lateness(state), 0
-        self._arrivals = Arrivals(state, self.exchange, self.lists, transfers, setup, self._reports, self.round_budget)
 
     # -- the start, and events of links ------------------------------------------------------------------------
 
@@ -154,7 +152,7 @@ class Core:
     def _arrived(self, link: Link, frames: Frames, identity: Identity | None, now: float) -> None:
         self.state.hearing = now
         try:
-            self._arrivals.handle(link, frames, now, identity)
+            self._handle(link, frames, now, identity)
         except Exception as error:  # one bad message must never end the peer
             if not isinstance(error, ProtocolError):
                 if not self.drops.counts["unhandled"]:  # a sender that knows how may cause any number
@@ -163,6 +161,142 @@ class Core:
                 error = ProtocolError("unhandled", type(error).__name__)
             self.drops.drop(link, error, identity)
         self.state.hearing = None
+
+    # -- messages that come ------------------------------------------------------------------------------------
+
+    def _handle(self, link: Link, frames: Frames, now: float, identity: Identity | None) -> None:
+        """A message came; raises a `ProtocolError` if it does not belong here.
+
+        Its sender pays in tokens of a rate limiter. A neighbor pays more for bytes of bodies that are of no use, and
+        gets tokens back for a body that is used.
+        """
+        if self.state.config.authenticated and identity is None:
+            raise ProtocolError("stranger", "it has not proved its rank")
+        neighbor = self.members.by_link(link)
+        self._charge(link, neighbor, frames, now, identity)
+        if neighbor is not None:
+            neighbor.bytes_received += wire.size(frames)
+        if wire.is_probe(frames):
+            self.connection_setup.on_probe(link, now)
+            return
+        message = wire.decode(frames, self.state.largest)
+        match message:
+            case wire.Chunk():
+                if neighbor is None:
+                    raise self.connection_setup.stranger(link, "a chunk of a body", now)
+                if self.connection_setup.admits(neighbor.rank):
+                    self._take_chunk(link, neighbor, message, now)
+            case wire.Hello():
+                if neighbor is not None and not self._tokens.spend(sender_of(neighbor.rank), limits.HELLO_AGAIN, now):
+                    raise self._too_many(neighbor, now)
+                self.connection_setup.take(link, message, now, identity)
+            case wire.Unknown():
+                self.connection_setup.on_unknown(link, neighbor, message, now)
+            case wire.Lists():
+                proved = identity if neighbor is None else neighbor.rank
+                if proved is not None and proved != message.rank:
+                    raise ProtocolError("wrong-rank", f"lists of rank {message.rank} on another's link")
+                if self.connection_setup.admits(message.rank):
+                    self.lists.on_lists(message)
+                    self.lists.review()
+                elif not self.lists.knows(message.rank):
+                    raise ProtocolError("no-member", f"rank {message.rank} is no member by the lists known here")
+            case _:
+                if neighbor is None:
+                    raise self.connection_setup.stranger(link, f"a {message.kind}", now)
+                if message.rank != neighbor.rank:
+                    raise ProtocolError("wrong-rank", f"rank {neighbor.rank} speaks for rank {message.rank}")
+                if message.federation != self.state.federation:
+                    raise ProtocolError("other-federation", "its messages are of another federation")
+                if isinstance(message, wire.Body | wire.Heartbeat) and message.round > self.round_clock.rounds:
+                    raise ProtocolError("malformed", f"round {message.round} of {self.round_clock.rounds}")
+                self._on_message(link, neighbor, message, frames, now)
+
+    def _charge(self, link: Link, neighbor: Neighbor | None, frames: Frames, now: float, identity: int | None) -> None:
+        """Let the sender pay for a message. A small one that it cannot pay is late, and a large one is dropped."""
+        rank = identity if neighbor is None else neighbor.rank
+        if not self._tokens.spend(link if rank is None else sender_of(rank), wire.cost(frames), now):
+            self.state.effects.append(Throttle())
+            if wire.cost(frames) > 1:
+                raise self._too_many(neighbor, now)
+
+    def _too_many(self, neighbor: Neighbor | None, now: float) -> ProtocolError:
+        if neighbor is not None:
+            self.connection_setup.heard(neighbor, neighbor.mentioned, now)  # any message is a sign of life
+        return ProtocolError("too-many", "the sender has sent more than a peer ever needs to")
+
+    def _on_message(
+        self,
+        link: Link,
+        neighbor: Neighbor,
+        message: wire.Body | wire.Heartbeat | wire.Goodbye,
+        frames: Frames,
+        now: float,
+    ) -> None:
+        if isinstance(message, wire.Body | wire.Heartbeat):
+            if not self.connection_setup.admits(neighbor.rank):
+                neighbor.heard_at = now
+                self.lists.heard(link, neighbor.rank, message.stamps)
+                return
+            self.connection_setup.note(link, neighbor, message.round, message, now)
+            neighbor.paused, neighbor.enters = False, 0
+            if message.round >= neighbor.current_round:
+                neighbor.uses = message.uses
+        match message:
+            case wire.Body():
+                neighbor.released = max(neighbor.released, message.round + 1)
+                self._take_body(link, neighbor, message, frames, now)
+            case wire.Heartbeat():
+                if message.round > neighbor.mentioned:  # at most once a round
+                    self._tokens.earn(sender_of(neighbor.rank), 1)
+                self.connection_setup.heard(neighbor, message.round, now)
+                self._transfers.acknowledged(neighbor.rank, message.got, now)
+                neighbor.paused, neighbor.enters = message.paused, message.enters
+                if neighbor.paused and self.round_clock.adds_to(message.presence):
+                    self.exchange.send_heartbeats([neighbor.rank])
+            case wire.Goodbye():
+                self._on_goodbye(neighbor, message.reason, now, message.back_within)
+
+    def _on_goodbye(self, neighbor: Neighbor, reason: Goodbyes, now: float, back_within: int) -> None:
+        if neighbor.status is Status.GONE:
+            return
+        self.members.goodbye(neighbor, reason, now, back_within)
+        self.reassembly.forget(neighbor.link)
+        if reason == "done":
+            neighbor.current_round = max(neighbor.current_round, self.round_clock.rounds)
+            self.connection_setup.give_up_done()
+        else:
+            self._reports.left(neighbor.rank, reason, back_within)
+
+    def _take_body(self, link: Link, neighbor: Neighbor, message: wire.Body, frames: Frames, now: float) -> None:
+        """A body came whole, or the header of one whose chunks follow."""
+        self.connection_setup.heard(neighbor, message.round, now)
+        if message.buffers is not None:
+            self._put(message, Received(frames[1:], wire.size(frames), message.uses), now)
+            return
+        wanted = self.state.inbox.wants(message)
+        earlier = self.reassembly.get(link)
+        if wanted and earlier is not None and not self.state.inbox.knows(neighbor.rank, earlier.body.round):
+            wanted = self._tokens.spend(sender_of(neighbor.rank), limits.USELESS_BODY, now)
+        self.reassembly.begin(link, message, wire.size(frames) + message.payload_bytes, wanted=wanted, now=now)
+
+    def _take_chunk(self, link: Link, neighbor: Neighbor, chunk: wire.Chunk, now: float) -> None:
+        """A chunk of a body came."""
+        self.connection_setup.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
+        arriving = self.reassembly.add(link, chunk, now)
+        if (queue := self.send_queues.get(link)) is not None:
+            queue.got = 0 if arriving.complete else arriving.got
+        self._tokens.earn(sender_of(neighbor.rank), 1)
+        useless = limits.USELESS_BODY * chunk.nbytes / self.state.largest.payload_bytes
+        if not arriving.wanted and not self._tokens.spend(sender_of(neighbor.rank), useless, now):
+            self.state.effects.append(Throttle())
+        if arriving.complete and arriving.wanted:
+            self._put(arriving.body, Received(arriving.payload, arriving.wire_bytes, arriving.body.uses), now)
+
+    def _put(self, body: wire.Body, received: Received, now: float) -> None:
+        if self.state.inbox.put(body, received):
+            self.round_budget.arrived(body.rank, body.round, now)
+            self._tokens.earn(sender_of(body.rank), limits.FOR_A_BODY)
 
     # -- wishes of the round loop ------------------------------------------------------------------------------
 

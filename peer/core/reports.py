@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.limits import LINES_OF_STRANGERS
-from dpeer.peer.core.membership import Neighbor
+from dpeer.peer.core.membership import Dialling, Neighbor
 from dpeer.peer.core.state import State
 from dpeer.peer.core.wire import Goodbyes, printable
 from dpeer.peer.transport import Link

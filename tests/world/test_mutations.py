@@ -6,9 +6,8 @@ import pytest
 
 from dpeer.peer import driver
 from dpeer.peer.core.bodies import Inbox, Outbox
-from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.exchange import Exchange
-from dpeer.peer.core.membership import Membership, Status
+from dpeer.peer.core.membership import Dialling, Membership, Status
 from dpeer.peer.core.send_queue import SendQueue
 from dpeer.peer.rounds import RoundLoop
 from dpeer.results.records import RoundRecord

@@ -2,8 +2,7 @@
 
 import pytest
 
-from dpeer.peer.core.dialling import Dialling, Place
-from dpeer.peer.core.membership import Neighbor, Status
+from dpeer.peer.core.membership import Dialling, Neighbor, Place, Status
 
 
 @pytest.mark.parametrize("place", [Place("tcp://10.0.0.2:7700", ("aa",)), Place(None, ("aa", "bb"))])
