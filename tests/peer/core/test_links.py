@@ -33,7 +33,7 @@ class End(Table):
     def __init__(self, rank, pair):
         self.rank, self.pair = rank, pair
         super().__init__(
-            rank=rank, topology=graphs("ring", 2, 1.0), chunk_bytes=None, authenticated=pair.keys,
+            rank=rank, topology=graphs("ring", 2, 1.0), chunk_bytes=None,
             dialled=[1 - rank] if rank in pair.dials else [],
         )  # fmt: skip
 
@@ -56,7 +56,6 @@ class Pair:
 
     Args:
         dials: Who dials the other.
-        keys: Whether a connection proves the rank at its ends.
         breaks: How many connections may break at any moment, by themselves.
         restarts: How often rank 1 may be killed and begin again.
         beats: How many beats each has at any moment.
@@ -66,8 +65,8 @@ class Pair:
         past: What has happened to each; with it the state of both is determined.
     """
 
-    def __init__(self, dials=(0, 1), keys=False, breaks=0, restarts=0, beats=0, again=True):
-        self.dials, self.keys, self.again = dials, keys, again
+    def __init__(self, dials=(0, 1), breaks=0, restarts=0, beats=0, again=True):
+        self.dials, self.again = dials, again
         self.breaks, self.restarts, self.beats = breaks, restarts, {0: beats, 1: beats}
         self.connections: list[Connection] = []
         self.dialled: dict[int, str] = {}
@@ -166,8 +165,7 @@ class Pair:
         self.ends[rank].established(1 - rank)
 
     def _hear(self, rank, connection):
-        identity = 1 - rank if self.keys else None
-        self.ends[rank].hear(connection.names[rank], connection.under_way[rank].popleft(), identity=identity)
+        self.ends[rank].hear(connection.names[rank], connection.under_way[rank].popleft())
 
     def _beat(self, rank):
         self.ends[rank].wait(1)
@@ -270,9 +268,8 @@ def drawn_orders(count, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keys", [False, True])
-def test_whatever_comes_first_both_use_one_link_in_the_end(keys):
-    assert every_order(keys=keys) > 50
+def test_whatever_comes_first_both_use_one_link_in_the_end():
+    assert every_order() > 50
 
 
 @pytest.mark.slow
@@ -288,10 +285,9 @@ ACCIDENTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("keys", [False, True])
 @pytest.mark.parametrize("accidents", ACCIDENTS, ids=str)
-def test_nor_do_links_that_break_processes_that_begin_anew_and_links_that_are_given_up(accidents, keys):
-    drawn_orders(40, keys=keys, **accidents)
+def test_nor_do_links_that_break_processes_that_begin_anew_and_links_that_are_given_up(accidents):
+    drawn_orders(40, **accidents)
 
 
 # -- one end -----------------------------------------------------------------------------------------------------------
@@ -382,10 +378,8 @@ def test_a_rank_that_was_given_up_a_link_to_is_dialled_again_once_the_other_link
     assert table.links[0] != own
 
 
-@pytest.mark.parametrize("keys", [False, True])
-def test_of_two_links_that_one_end_has_dialled_the_later_one_lasts_where_keys_show_whose_it_is(keys):
-    table = Table(authenticated=keys)
-    identity = 2 if keys else None
+def test_of_two_links_that_one_end_has_dialled_the_later_one_lasts():
+    table = Table()
     for link in ("from 2", "from 2 anew"):
-        table.hear(link, table.hello(2), identity=identity)
-    assert table.core.members[2].link == ("from 2 anew" if keys else "from 2")
+        table.hear(link, table.hello(2))
+    assert table.core.members[2].link == "from 2 anew"
