@@ -23,8 +23,7 @@ from dpeer.federation.keys import keys_of, read_operator, signers_of
 from dpeer.federation.member_changes import Change, Situation, described, differences, in_short, named_graph, next_list
 from dpeer.federation.member_client import ask_again, asked, look, read_list, write_list
 from dpeer.federation.settings import Settings
-from dpeer.peer.core.member_list import MOST_ROUNDS, NO_KEY, Member, MemberList
-from dpeer.peer.core.member_lists import Stamp
+from dpeer.peer.core.member_list import MOST_ROUNDS, NO_KEY, Member, MemberList, Stamp
 from dpeer.peer.member_files import read_lists
 
 _EVERY = 0.5

@@ -12,8 +12,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.federation import addresses, keys
 from dpeer.federation.addresses import check_address, is_relay
 from dpeer.federation.run_settings import NetworkPart
-from dpeer.peer.core.member_list import Former, Member, MemberList, MemberListError, is_quorum
-from dpeer.peer.core.member_lists import Stamp
+from dpeer.peer.core.member_list import Former, Member, MemberList, MemberListError, Stamp, is_quorum
 from dpeer.topology import Topology, shared_name
 from dpeer.topology.mixing_matrix import DECLARED, spelled
 from dpeer.topology.settings import GraphSettings, build_graph

@@ -14,8 +14,7 @@ from dpeer.federation.control_client import NotRunning, ask, ranks_of
 from dpeer.federation.member_changes import Situation
 from dpeer.federation.policy import check_graph
 from dpeer.federation.settings import Settings
-from dpeer.peer.core.member_list import MOST_BYTES, NO_KEY, Key, MemberList, MemberListError, decode, of_document
-from dpeer.peer.core.member_lists import Stamp
+from dpeer.peer.core.member_list import MOST_BYTES, NO_KEY, Key, MemberList, MemberListError, Stamp, decode, of_document
 
 
 class Asked(NamedTuple):

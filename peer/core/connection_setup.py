@@ -8,12 +8,11 @@ from typing import Any
 from dpeer.exceptions import ProtocolError, Refused
 from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Close
-from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.exchange import Exchange, LedgerGuard
 from dpeer.peer.core.handshake import mismatch
 from dpeer.peer.core.limits import ASK_AGAIN, ASKED
 from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.membership import NOT_APPEARED, Dialling, Neighbor, Status
-from dpeer.peer.core.release_checks import LedgerGuard
 from dpeer.peer.core.state import State
 from dpeer.peer.core.waiting import Waiting
 from dpeer.peer.transport import Link

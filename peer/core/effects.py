@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dpeer.peer.core.bodies import Received
-from dpeer.peer.core.member_list import MemberList
-from dpeer.peer.core.member_lists import Stamp
+from dpeer.peer.core.member_list import MemberList, Stamp
 from dpeer.peer.transport import Link
 
 

@@ -13,8 +13,20 @@ from types import MappingProxyType
 from dpeer.exceptions import ConfigurationError, NoMember, ProtocolError
 from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Admit, Keep
-from dpeer.peer.core.member_list import Former, Gone, Member, MemberList, MemberListError, decode
-from dpeer.peer.core.member_lists import Change, MemberLists, Stamp, Stamps, Word, by_rank
+from dpeer.peer.core.member_list import (
+    Change,
+    Former,
+    Gone,
+    Member,
+    MemberList,
+    MemberListError,
+    MemberLists,
+    Stamp,
+    Stamps,
+    Word,
+    by_rank,
+    decode,
+)
 from dpeer.peer.core.membership import Place, dials
 from dpeer.peer.core.schedule import ListedGraph
 from dpeer.peer.core.state import State

@@ -26,13 +26,11 @@ from dpeer.peer.core.bodies import Received, Released
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.deadline import TransferProgress
 from dpeer.peer.core.effects import Effect, Throttle, Write
-from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.exchange import Exchange, Lateness, LedgerGuard
 from dpeer.peer.core.limits import sender_of
 from dpeer.peer.core.list_keeper import ListKeeper
-from dpeer.peer.core.member_list import MemberList
-from dpeer.peer.core.member_lists import Stamp
+from dpeer.peer.core.member_list import MemberList, Stamp
 from dpeer.peer.core.membership import Dialling, Neighbor, Status
-from dpeer.peer.core.release_checks import Lateness, LedgerGuard
 from dpeer.peer.core.reports import DropCounter, NeighborReports
 from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_budget import RoundBudget, RoundLimit

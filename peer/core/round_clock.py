@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer.core.member_lists import StampTable
+from dpeer.peer.core.member_list import StampTable
 
 Quorum = Literal["majority", "any"] | int
 
@@ -37,15 +37,13 @@ class RoundClock:
         rounds: How many rounds the run has.
         quorum: "majority": more than half of the members, or exactly half with the lowest rank that has not completed
             all rounds. "any": every peer by itself is one. A number: so many ranks, which are also enough to start.
-        grows: Whether others may know of more ranks or rounds than this peer: then what it does not know of is left
-            out of their tables, else such a table is malformed.
 
     Attributes:
         quorum: The most rounds that a quorum is known to have completed.
         rounds: As given, or as the members' list has them.
     """
 
-    def __init__(self, rank: int, size: int, rounds: int, quorum: Quorum = "majority", *, grows: bool = False) -> None:
+    def __init__(self, rank: int, size: int, rounds: int, quorum: Quorum = "majority") -> None:
         self.silent = False
         """Whether its messages carry zeros: peers of one process cannot be cut off, and timing shows in no byte."""
         self.unreachable: Collection[int] = ()
@@ -54,7 +52,7 @@ class RoundClock:
         """The most rounds that others know of this rank, whatever it knows itself."""
         self._rank = rank
         self.rounds = rounds
-        self._grows, self._size = grows, size
+        self._size = size
         self._members = np.arange(size)
         self._completed = np.full(max(size, rank + 1), _ABSENT, _ENTRY)
         self.stamps = StampTable(rank)
@@ -74,7 +72,7 @@ class RoundClock:
         """Count over these ranks from now on, in a run of so many rounds."""
         self._members, self.rounds, self.slack = np.array(sorted(members)), rounds, slack
         self.know(int(self._members[-1]) + 1)
-        self._update()
+        self.quorum = self.find_quorum()
 
     def know(self, size: int) -> None:
         """Keep entries of all ranks below this one."""
@@ -137,7 +135,7 @@ class RoundClock:
         if number <= self._completed[rank]:
             return False
         self._completed[rank] = number
-        self._update()
+        self.quorum = self.find_quorum()
         return True
 
     def merge(self, table: bytes) -> bool:
@@ -149,8 +147,7 @@ class RoundClock:
             table: As `table`.
 
         Raises:
-            ProtocolError: "malformed": it is not of this federation's size, or an entry has more rounds than the run,
-                where neither grows.
+            ProtocolError: "malformed": it is no table.
         """
         heard = self.parse(table)
         if heard is None:
@@ -159,7 +156,7 @@ class RoundClock:
         if newest.tobytes() == self._completed.tobytes():
             return False
         self._completed = newest
-        self._update()
+        self.quorum = self.find_quorum()
         return True
 
     def adds_to(self, table: bytes) -> bool:
@@ -168,32 +165,22 @@ class RoundClock:
         return heard is None or bool((self._completed > heard).any())
 
     def parse(self, table: bytes) -> np.ndarray | None:
-        """The entries with this peer's own in its place; None for an empty table."""
+        """The entries of known ranks, with this peer's own in its place; None for an empty table.
+
+        Others may know of more ranks or rounds than this peer, where lists add some: these are left out.
+        """
         if not table:
             return None
-        heard = self._read(table)
-        # Twice as fast as the methods `max` and `min`, which each message of every neighbor would call.
-        for wrong in (int(np.maximum.reduce(heard)), int(np.minimum.reduce(heard))):
-            if not _ABSENT <= wrong <= self.rounds:
-                raise ProtocolError("malformed", f"presence: {wrong} rounds of {self.rounds}")
+        if len(table) % _ENTRY.itemsize:
+            raise ProtocolError("malformed", f"presence of {len(table)} bytes, expected {_ENTRY.itemsize} a rank")
+        heard, known = np.full_like(self._completed, _ABSENT), np.frombuffer(table, _ENTRY)[: len(self._completed)]
+        np.minimum(known, self.rounds, out=heard[: len(known)])
+        # Twice as fast as the method `min`, which each message of every neighbor would call.
+        if (wrong := int(np.minimum.reduce(heard))) < _ABSENT:
+            raise ProtocolError("malformed", f"presence: {wrong} rounds")
         self.remembered = max(self.remembered, int(heard[self._rank]))
         heard[self._rank] = self._completed[self._rank]
         return heard
-
-    def _read(self, table: bytes) -> np.ndarray:
-        """The entries of the ranks that this peer knows of."""
-        size = len(self._completed)
-        if not self._grows:
-            if len(table) != self._completed.nbytes:
-                raise ProtocolError("malformed", f"presence of {len(table)} bytes, expected {self._completed.nbytes}")
-            return np.frombuffer(table, _ENTRY).copy()
-        if len(table) % _ENTRY.itemsize:
-            raise ProtocolError("malformed", f"presence of {len(table)} bytes, expected {_ENTRY.itemsize} a rank")
-        heard = np.frombuffer(table, _ENTRY)[:size]
-        return np.minimum(np.append(heard, np.full(size - len(heard), _ABSENT, _ENTRY)), self.rounds)
-
-    def _update(self) -> None:
-        self.quorum = self.find_quorum()
 
     def find_quorum(self) -> int:
         """The rounds that a quorum has completed."""

@@ -52,7 +52,7 @@ class State:
         self.alone = config.liveness.heartbeat == 0
         self.zero = ListedGraph(topology, range(topology.size), config.rounds, b"0")
         quorum: Quorum = "any" if self.alone else config.quorum
-        self.round_clock = RoundClock(config.rank, topology.size, config.rounds, quorum, grows=config.lists is not None)
+        self.round_clock = RoundClock(config.rank, topology.size, config.rounds, quorum)
         self.round_clock.silent = self.alone
         if not self.alone:
             self.round_clock.unreachable = self.zero.apart(config.rank)

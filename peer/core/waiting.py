@@ -13,9 +13,8 @@ from dpeer.exceptions import CheckpointError, Drained, Isolated, LeftBehind
 from dpeer.peer.core.bodies import Received
 from dpeer.peer.core.deadline import RoundDeadline, TransferProgress
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
-from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.exchange import Exchange, LedgerGuard
 from dpeer.peer.core.list_keeper import ListKeeper
-from dpeer.peer.core.release_checks import LedgerGuard
 from dpeer.peer.core.round_clock import NO_QUORUM
 from dpeer.peer.core.state import State
 from dpeer.peer.core.wait import Kind, Pauses, StartWait, Wait, WaitingNow, WaitReports

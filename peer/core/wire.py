@@ -42,8 +42,7 @@ from dpeer.peer.core.limits import (
     MOST_AWAY,
 )
 from dpeer.peer.core.limits import Limits as Limits
-from dpeer.peer.core.member_list import MOST_BYTES
-from dpeer.peer.core.member_lists import Stamp, Stamps
+from dpeer.peer.core.member_list import MOST_BYTES, Stamp, Stamps
 from dpeer.peer.learner import Buffer
 
 DIGEST_BYTES = 16

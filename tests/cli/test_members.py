@@ -17,8 +17,7 @@ from dpeer.federation.member_changes import list_zero
 from dpeer.federation.member_client import read_list, write_list
 from dpeer.federation.settings import Settings
 from dpeer.peer.control import ControlSocket
-from dpeer.peer.core.member_list import Key, MemberList, MemberListError, decode
-from dpeer.peer.core.member_lists import MemberLists, Word
+from dpeer.peer.core.member_list import Key, MemberList, MemberListError, MemberLists, Word, decode
 from dpeer.peer.member_files import write_lists
 from tests.conftest import Ended
 

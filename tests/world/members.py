@@ -10,8 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpeer.exceptions import PeersMissing, TopologyError
 from dpeer.peer.config import ListsConfig
-from dpeer.peer.core.member_list import NO_KEY, Former, Key, Member, MemberList, Signers, is_quorum
-from dpeer.peer.core.member_lists import Stamp, by_rank
+from dpeer.peer.core.member_list import NO_KEY, Former, Key, Member, MemberList, Signers, Stamp, by_rank, is_quorum
 from dpeer.peer.core.wire import USES_BYTES, unpack
 from dpeer.simulation.network import later
 from tests.world.disk import Disk

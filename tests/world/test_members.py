@@ -3,11 +3,11 @@
 import pytest
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer.core import member_list, member_lists
+from dpeer.peer.core import member_list
 from dpeer.peer.core.bodies import Inbox
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.list_keeper import ListKeeper
-from dpeer.peer.core.member_lists import MemberLists, Rule
+from dpeer.peer.core.member_list import MemberLists, Rule
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.protocol import Core
 from dpeer.peer.core.schedule import Schedule
@@ -35,22 +35,22 @@ def test_what_is_not_promised_ends_all_the_same(accident):
 
 
 def a_list_counts_at_once(patch):
-    patch.setattr(member_lists, "is_quorum", lambda members, ranks: True)
+    patch.setattr(member_list, "is_quorum", lambda members, ranks: True)
 
 
 def a_list_counts_once_anybody_has_it(patch):
-    patch.setattr(member_lists, "is_quorum", lambda members, ranks: bool({*ranks}))
+    patch.setattr(member_list, "is_quorum", lambda members, ranks: bool({*ranks}))
 
 
 def a_quorum_of_the_new_list_is_enough(patch):
-    quorum = member_lists.is_quorum
+    quorum = member_list.is_quorum
 
     def review(self, stamps):
         one = self.waits
         if one is None or not quorum(one.members, {rank for rank, stamp in stamps.items() if one.key in stamp}):
             return None
         self.counts, self.waits = one, None
-        return member_lists.Change(one, "a quorum of its own")
+        return member_list.Change(one, "a quorum of its own")
 
     patch.setattr(MemberLists, "review", review)
 
@@ -126,14 +126,14 @@ def who_is_out_is_not_told(patch):
 
 
 def the_first_vote_stays(patch):
-    rules = list(member_lists.RULES)
+    rules = list(member_list.RULES)
     found = rules[-1].takes
 
     def first(ours, word):
         return None if ours.waits is not None else found(ours, word)
 
     rules[-1] = Rule(rules[-1].then, rules[-1].counts, first)
-    patch.setattr(member_lists, "RULES", tuple(rules))
+    patch.setattr(member_list, "RULES", tuple(rules))
 
 
 def bodies_of_two_lists_are_mixed(patch):

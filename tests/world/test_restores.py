@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from dpeer.exceptions import CheckpointError
+from dpeer.peer.core.exchange import LedgerGuard
 from dpeer.peer.core.protocol import Core
-from dpeer.peer.core.release_checks import LedgerGuard
 from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.simulation.network import Conditions

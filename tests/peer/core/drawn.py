@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from dpeer.peer.core import member_lists
+from dpeer.peer.core import member_list
 from dpeer.peer.core.membership import TRANSITIONS, Status
 from dpeer.peer.core.waiting import RULES
 
@@ -28,7 +28,7 @@ def waits() -> list[str]:
 
 def lists() -> list[str]:
     """Which member list is taken: a row each rule, in their order."""
-    return table(["when", "then"], [[condition(rule.takes), rule.then] for rule in member_lists.RULES])
+    return table(["when", "then"], [[condition(rule.takes), rule.then] for rule in member_list.RULES])
 
 
 def condition(rule: Callable[..., object]) -> str:

@@ -8,8 +8,18 @@ from dpeer.exceptions import TopologyError
 from dpeer.peer.config import ListsConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.effects import Admit, Dial, Keep
-from dpeer.peer.core.member_list import NO_KEY, Former, Key, Member, MemberList, MemberListError, Signers
-from dpeer.peer.core.member_lists import Stamp, StampTable, by_rank
+from dpeer.peer.core.member_list import (
+    NO_KEY,
+    Former,
+    Key,
+    Member,
+    MemberList,
+    MemberListError,
+    Signers,
+    Stamp,
+    StampTable,
+    by_rank,
+)
 from dpeer.topology import build
 from tests.peer.core.test_member_list import OPERATORS
 from tests.peer.table import Table

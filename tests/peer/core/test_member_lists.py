@@ -4,9 +4,8 @@ import random
 
 import pytest
 
-from dpeer.peer.core import member_lists
-from dpeer.peer.core.member_list import NO_KEY
-from dpeer.peer.core.member_lists import RULES, MemberLists, Rule, Stamp, Word
+from dpeer.peer.core import member_list
+from dpeer.peer.core.member_list import NO_KEY, RULES, MemberLists, Rule, Stamp, Word
 from tests.peer.core.test_member_list import after, first
 
 ZERO = first(5)
@@ -145,12 +144,12 @@ def found():
 
 
 def test_counting_at_once_is_found(monkeypatch):
-    monkeypatch.setattr(member_lists, "is_quorum", lambda members, ranks: True)
+    monkeypatch.setattr(member_list, "is_quorum", lambda members, ranks: True)
     assert found()
 
 
 def test_a_quorum_of_any_two_is_found(monkeypatch):
-    monkeypatch.setattr(member_lists, "is_quorum", lambda members, ranks: len({*ranks}) >= 2)
+    monkeypatch.setattr(member_list, "is_quorum", lambda members, ranks: len({*ranks}) >= 2)
     assert found()
 
 
@@ -161,5 +160,5 @@ def test_a_vote_that_is_taken_back_for_another_list_of_one_number_is_found(monke
         return one if follows and (ours.waits is None or one.key > ours.waits.key) else None
 
     votes = RULES[2]
-    monkeypatch.setattr(member_lists, "RULES", (*RULES[:2], Rule(votes.then, votes.counts, fickle)))
+    monkeypatch.setattr(member_list, "RULES", (*RULES[:2], Rule(votes.then, votes.counts, fickle)))
     assert found()

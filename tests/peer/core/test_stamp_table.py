@@ -1,7 +1,6 @@
 """The table of stamps: how it travels, and that an entry only grows."""
 
-from dpeer.peer.core.member_list import NO_KEY, Key
-from dpeer.peer.core.member_lists import Stamp, StampTable, by_rank
+from dpeer.peer.core.member_list import NO_KEY, Key, Stamp, StampTable, by_rank
 
 ONE, TWO = Key(1, b"1" * 32), Key(2, b"2" * 32)
 VOTED, COUNTS = Stamp(ONE, TWO), Stamp(TWO, NO_KEY)
