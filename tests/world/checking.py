@@ -3,8 +3,11 @@
 Later draws change when a fault is left out, so this tries; it need not end at the smallest.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from dpeer.simulation.network import Conditions
 from tests.world.families import FAMILIES
@@ -80,6 +83,23 @@ def _simpler(scenario: Scenario) -> Iterator[Scenario]:
             if value < float("inf") and value != round(value):
                 rounder = replace(fault, **{name: float(round(value))})
                 yield replace(scenario, faults=(*faults[:index], rounder, *faults[index + 1 :]))
+
+
+def found_in(family: str, mutations: Mapping[Callable[[Any], None], Scenario | int]) -> Callable[..., None]:
+    """The test that schedules of a family find each of these mutations, which break a rule.
+
+    Args:
+        family: Its name.
+        mutations: With the seed that found each when it was written, or a schedule made for it, which is played first.
+    """
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("mutation", mutations, ids=lambda mutation: mutation.__name__)
+    def found(mutation: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
+        mutation(monkeypatch)
+        assert finds(mutations[mutation], family)
+
+    return found
 
 
 def finds(first: Scenario | int, family: str) -> bool:

@@ -10,7 +10,7 @@ from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.wait import StartWait
 from dpeer.simulation.network import Conditions
-from tests.world.checking import finds
+from tests.world.checking import found_in
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario
 from tests.world.world import World
@@ -156,14 +156,8 @@ MUTATIONS = {
         2, "ring", 6, 60, pace=5.0, wait=300.0, quorum=4, arrivals=(0.0, 5.0, 10.0, 15.0, math.inf, 150.0)
     ),
 }
-"""Mutations, and the seed that found each when this was written, or a schedule made for it, which is played first."""
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
-def test_a_mutation_is_found(mutation, monkeypatch):
-    mutation(monkeypatch)
-    assert finds(MUTATIONS[mutation], "assemblies")
+test_a_mutation_is_found = found_in("assemblies", MUTATIONS)
 
 
 def test_where_the_center_of_a_star_has_other_settings_all_end_with_the_reason():

@@ -9,7 +9,7 @@ from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.protocol import Core
 from tests.thinning import every
-from tests.world.checking import finds
+from tests.world.checking import found_in
 from tests.world.drains import generate_drains, generate_pairs
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario
@@ -128,11 +128,5 @@ MUTATIONS = {
     finish_without_one_that_comes_back: _SOONER,
     begin_other_rounds: 0,
 }
-"""Mutations, and the seed that found each when this was written, or a schedule made for it, which is played first."""
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
-def test_a_mutation_is_found(mutation, monkeypatch):
-    mutation(monkeypatch)
-    assert finds(MUTATIONS[mutation], "drains")
+test_a_mutation_is_found = found_in("drains", MUTATIONS)

@@ -12,7 +12,7 @@ from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.waiting import Waiting
 from dpeer.simulation.network import Conditions
 from tests.thinning import every
-from tests.world.checking import finds
+from tests.world.checking import found_in
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario
 from tests.world.world import World
@@ -249,11 +249,5 @@ MUTATIONS = {
     a_goodbye_lowers_the_quorum: 18,
     a_peer_that_is_behind_gives_way: 14,
 }
-"""Mutations, and the seed that found each when this was written, or a schedule made for it, which is played first."""
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
-def test_a_mutation_is_found(mutation, monkeypatch):
-    mutation(monkeypatch)
-    assert finds(MUTATIONS[mutation], "islands")
+test_a_mutation_is_found = found_in("islands", MUTATIONS)

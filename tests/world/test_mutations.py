@@ -13,7 +13,7 @@ from dpeer.peer.rounds import RoundLoop
 from dpeer.results.records import RoundRecord
 from dpeer.simulation.network import Conditions
 from dpeer.topology import Row
-from tests.world.checking import finds, why
+from tests.world.checking import found_in, why
 from tests.world.disk import Files
 from tests.world.faults import Fault
 from tests.world.learner import WorldLearner
@@ -209,14 +209,8 @@ MUTATIONS = {
     send_to_all_peers: 0,
     count_every_round_as_mixed: 6,
 }
-"""Mutations, and the seed that found each when this was written, or a schedule made for it, which is played first."""
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
-def test_a_mutation_is_found(mutation, monkeypatch):
-    mutation(monkeypatch)
-    assert finds(MUTATIONS[mutation], "faults")
+test_a_mutation_is_found = found_in("faults", MUTATIONS)
 
 
 @pytest.mark.parametrize("scenario", [one for one in MUTATIONS.values() if isinstance(one, Scenario)])

@@ -10,7 +10,7 @@ from dpeer.peer.core.protocol import Core
 from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_clock import RoundClock
 from dpeer.simulation.network import Conditions
-from tests.world.checking import finds, why
+from tests.world.checking import found_in, why
 from tests.world.disk import STATED, Files
 from tests.world.faults import Fault
 from tests.world.learner import WorldLearner
@@ -177,14 +177,8 @@ MUTATIONS = {
     it_announces_no_entry: _SIDE_BY_SIDE,
     a_round_that_is_not_charged_is_forgotten_by_a_resume: _KILLED_TWICE,
 }
-"""Mutations, and the seed that found each when this was written, or a schedule made for it, which is played first."""
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
-def test_a_mutation_is_found(mutation, monkeypatch):
-    mutation(monkeypatch)
-    assert finds(MUTATIONS[mutation], "restores")
+test_a_mutation_is_found = found_in("restores", MUTATIONS)
 
 
 def test_a_returner_that_is_killed_twice_knows_of_the_rounds_that_it_has_sat_out():

@@ -6,7 +6,7 @@ import pytest
 
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_budget import RoundBudget
-from tests.world.checking import finds
+from tests.world.checking import found_in
 from tests.world.disk import Files
 from tests.world.faults import Fault
 from tests.world.scenario import Scenario
@@ -108,9 +108,4 @@ MUTATIONS = {
 }
 """Mutations, and the seed that found each when this was written, which is played first."""
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
-def test_a_mutation_is_found(mutation, monkeypatch):
-    mutation(monkeypatch)
-    assert finds(MUTATIONS[mutation], "speeds")
+test_a_mutation_is_found = found_in("speeds", MUTATIONS)
