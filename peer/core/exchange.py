@@ -20,13 +20,7 @@ from dpeer.peer.transport import Link
 class Exchange:
     """Bodies out and in.
 
-    Args:
-        entry: This peer's way back, if it was left behind.
-        ledger_guard: Whether bodies may leave.
-
     Attributes:
-        inbox: The bodies that came.
-        outbox: The bodies that this peer released last.
         paused: Whether this peer pauses; its heartbeats carry it.
         entry: This peer's way back, if it was left behind; hellos and heartbeats carry what it announces.
     """

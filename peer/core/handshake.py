@@ -28,14 +28,7 @@ _ADVICE = {
 
 
 def mismatch(ours: Hello, theirs: Hello, rounds: int, names: Names = MappingProxyType({})) -> str | None:
-    """Why the two must not train together, naming the field and both values; None when they may.
-
-    Args:
-        ours: This peer's hello.
-        theirs: The other side's.
-        rounds: How many rounds the run has.
-        names: As in `PeerConfig`.
-    """
+    """Why two must not train together in a run of so many rounds, naming the field and both values; None if they may."""
     them = f"rank {theirs.rank}"
     if ours.protocol != theirs.protocol:
         older = "here" if ours.protocol < theirs.protocol else f"at {them}"

@@ -308,16 +308,7 @@ class Change(NamedTuple):
 
 
 class MemberLists:
-    """The two lists of a peer.
-
-    Args:
-        counts: The list that counts.
-        waits: The list that it has voted for, and that does not count yet.
-
-    Attributes:
-        counts: As given, and as it changes.
-        waits: Likewise; None without one.
-    """
+    """The two lists of a peer: the one that counts, and the one that it has voted for, None without one."""
 
     def __init__(self, counts: MemberList, waits: MemberList | None = None) -> None:
         self.counts, self.waits = counts, waits
@@ -445,9 +436,7 @@ class StampTable(dict[int, Stamp]):
     def merge(self, table: Stamps, knows: Callable[[int, Stamp], bool]) -> bool:
         """Take the maximum of this table and another peer's; returns whether that has brought news.
 
-        Args:
-            table: As `table`.
-            knows: Whether a rank's stamp may be believed: others are left out, and come again with the next message.
+        Stamps that `knows` does not believe are left out, and come again with the next message.
         """
         if table == self.table:  # as in almost every message
             return False

@@ -209,14 +209,7 @@ class Membership:
         return self._links.get(link)
 
     def greet(self, rank: int, link: Link, number: int, now: float) -> bool:
-        """Note a handshake, in which the neighbor named `number` as its current round; return whether it was away.
-
-        Args:
-            rank: The neighbor.
-            link: Where it is written to from now on.
-            number: Its round.
-            now: The clock time.
-        """
+        """Note a handshake on a link, in which the neighbor named its current round; return whether it was away."""
         neighbor = self._neighbors[rank]
         away = neighbor.away
         if self.comes_back(rank, now) and number >= neighbor.current_round:

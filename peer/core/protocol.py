@@ -60,27 +60,8 @@ _NONE: Mapping[int, str] = MappingProxyType({})
 class Core:
     """Everything that a peer decides between its sockets and its round loop.
 
-    Messages that do not belong here are dropped, counted by reason, and logged once for each sender and reason.
-
-    Args:
-        config: This peer's place in the federation.
-        learner: Asked for manifest, digest, payload size and receive buffer only.
-        topology: The graph of each round.
-        chunk_bytes: The most bytes of a chunk; None where bodies are not cut.
-
-    Attributes:
-        state: What its parts share.
-        members: The neighbors: which are there, and in which round.
-        lists: The member lists.
-        round_clock: How many rounds each rank of the federation has completed, as far as is known.
-        exchange: The bodies.
-        entry: This peer's way back to the others, if it was left behind.
-        connection_setup: The ranks at the ends of the links.
-        schedule: The neighbors of each round.
-        waiting: The round loop's wait.
-        round_budget: How long the local training of a round may take.
-        drops: Counts the messages that were dropped.
-        lateness: Whether this peer's bodies come too late to be mixed.
+    Messages that do not belong here are dropped, counted by reason, and logged once for each sender and reason. Its
+    attributes are its parts, whose classes say what they are for; arguments as those of `State`.
     """
 
     def __init__(self, config: PeerConfig, learner: Learner, topology: Graphs, chunk_bytes: int | None) -> None:
@@ -103,14 +84,7 @@ class Core:
     # -- the start, and events of links ------------------------------------------------------------------------
 
     def open(self, dialled: list[int], number: int, now: float, addresses: Mapping[int, str] = _NONE) -> list[Effect]:
-        """Begin: dial these neighbors; `number` is the first round that will be run.
-
-        Args:
-            dialled: The ranks.
-            number: The round.
-            now: The clock time.
-            addresses: Where each rank is that can be dialled, as far as no member list says.
-        """
+        """Begin: dial these neighbors, where no member list says; `number` is the first round that will be run."""
         if number == 0 and self.lists.comes_anew:
             self.entry.begin_anew()
         self.members.current_round = self._start = number
@@ -358,13 +332,7 @@ class Core:
         return self.look(now)
 
     def leave(self, reason: Goodbyes, now: float, back_within: int = 0) -> list[Effect]:
-        """Send every neighbor a goodbye; nothing is waited for any more.
-
-        Args:
-            reason: Why.
-            now: The clock time.
-            back_within: Seconds within which a stopped peer will be back.
-        """
+        """Send every neighbor a goodbye, also of seconds within which a stopped peer is back; wait for nothing."""
         self.waiting.over()
         goodbye = wire.Goodbye(
             rank=self.state.config.rank, federation=self.state.federation, reason=reason,

@@ -27,7 +27,7 @@ class Entry:
         schedule: The neighbors of each round.
         members: How far they are.
         inbox: The bodies that came.
-        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
+        log: As that of an `Inbox`.
         shares: Whether peers send anything that can be adopted.
         earliest: The round before which this peer releases nothing: a disk that was lost may have.
         completed: How many rounds a rank has completed, by the word of others.
@@ -36,7 +36,6 @@ class Entry:
         enters: The round that it announces, that after the last one if none is known yet. It stays until the round
             after it begins: a message that leaves before its entry is on disk names an earlier round. Else 0.
         since: The first of the rounds that it sits out; None while it takes part.
-        earliest: As given.
         adopted: The round whose bodies it has adopted since it was left behind; None without one.
         left_behind: How many rounds this peer has sat out because the others had gone past them.
     """

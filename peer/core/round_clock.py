@@ -143,9 +143,6 @@ class RoundClock:
 
         Entries of others for this rank are ignored: it knows better.
 
-        Args:
-            table: As `table`.
-
         Raises:
             ProtocolError: "malformed": it is no table.
         """

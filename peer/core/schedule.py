@@ -26,12 +26,7 @@ def cut_off(number: int, sender: int, receiver: int) -> bool:
 
 
 class Schedule:
-    """The graphs of a run as one peer sees them: each round has those of the list with which this peer begins it.
-
-    Args:
-        graph: The graph of the list that counts.
-        rank: The peer.
-    """
+    """The graphs of a run as one peer sees them: each round has those of the list with which this peer begins it."""
 
     def __init__(self, graph: ListedGraph, rank: int) -> None:
         self._rank = rank
@@ -116,8 +111,6 @@ class ListedGraph:
 
     Attributes:
         members: Sorted.
-        rounds: As given.
-        uses: As given.
     """
 
     def __init__(self, graphs: Graphs, members: Iterable[int], rounds: int, uses: bytes = b"") -> None:

@@ -27,17 +27,9 @@ class State:
         chunk_bytes: The most bytes of a chunk; None where bodies are not cut.
 
     Attributes:
-        rank: This peer.
         federation: What names the federation in messages.
         alone: Whether no peer can be cut off: those of one process send no heartbeats.
         zero: The graph of list 0, the federation file.
-        round_clock: How many rounds each rank of the federation has completed, as far as is known.
-        members: The neighbors: which are there, and in which round.
-        schedule: The neighbors of each round.
-        inbox: The bodies that came.
-        outbox: The bodies that this peer released last.
-        reassembly: The bodies that come in chunks.
-        send_queues: The messages that wait to be written on each link.
         tokens: What each sender may still cost.
         largest: What a message may have at most.
         began: Whether the start is over, so that rounds have begun.

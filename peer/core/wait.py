@@ -50,29 +50,19 @@ class Wait:
 
 @dataclass(frozen=True)
 class WaitingNow:
-    """The present wait, for people.
-
-    Attributes:
-        kind: Its aim.
-        seconds: For how long it lasts.
-        ranks: The ranks that it is for, and why each is not there yet.
-        why: Why the next round may not begin, in a pause.
-    """
+    """The present wait, for people."""
 
     kind: Kind
     seconds: float
     ranks: Mapping[int, str]
+    """The ranks that it is for, and why each is not there yet."""
     why: str = ""
+    """Why the next round may not begin, in a pause."""
 
 
 @dataclass
 class Pauses:
-    """The pauses of a peer.
-
-    Attributes:
-        count: How many.
-        seconds: How long all of them took.
-    """
+    """How many pauses a peer has made, and how long all of them took."""
 
     count: int = 0
     seconds: float = 0.0
@@ -189,11 +179,7 @@ _LISTED = 20
 
 
 class StartWait:
-    """Waits until enough ranks have been there and all neighbors have shaken hands.
-
-    Attributes:
-        accepted: Whether a neighbor has shaken hands.
-    """
+    """Waits until enough ranks have been there and all neighbors have shaken hands."""
 
     def __init__(self, state: State, exchange: Exchange) -> None:
         self.accepted = False
