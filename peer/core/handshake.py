@@ -28,7 +28,7 @@ _ADVICE = {
 
 
 def mismatch(ours: Hello, theirs: Hello, rounds: int, names: Names = MappingProxyType({})) -> str | None:
-    """Why two must not train together in a run of so many rounds, naming the field and both values; None if they may."""
+    """Why two must not train together in a run of so many rounds, with field and both values; None when they may."""
     them = f"rank {theirs.rank}"
     if ours.protocol != theirs.protocol:
         older = "here" if ours.protocol < theirs.protocol else f"at {them}"
