@@ -197,7 +197,7 @@ class Peer:
         early: asyncio.Future[object] | None = None
         try:
             await self._worker.write(self._files.begin)
-            if (lists := self.core.lists.lists) is not None and lists.newest.version:
+            if (lists := self.core.lists.lists).newest.version:
                 await self._keep_lists(lists.counts, lists.waits)
             lost = range(self._start, self.config.rounds_released)
             stated = [number for number in lost if self.core.schedule.at(number).active]
@@ -213,7 +213,7 @@ class Peer:
                 outcome = await self._conclude("done")
                 if self._at_once is not None:
                     early = asyncio.ensure_future(self._at_once(outcome))
-            listed = lists is not None and lists.counts.version > 0  # then the core knows who has which address
+            listed = lists.counts.version > 0  # then the core knows who has which address
             to_dial = () if listed else dialled(self.config.rank, self.neighbors, addresses)
             self.driver.open(to_dial, addresses, self._start)
             loop = RoundLoop(

@@ -134,7 +134,7 @@ def take_snapshot(config: PeerConfig, core: Core, now: float, files: RankFolder,
         why=wait.why if wait else "",
         sits_out=core.entry.since is not None,
         drains=core.waiting.drains,
-        member_list=0 if core.lists.lists is None else core.lists.lists.counts.version,
+        member_list=core.lists.lists.counts.version,
         next_list=None if core.lists.waiting is None else core.lists.waiting.version,
         members={rank: clock[rank] if rank in there else None for rank in clock.members},
         mixed=tuple(last.get("heard") or ()),
@@ -172,8 +172,7 @@ def answer_members(request: Mapping[str, Any], driver: Driver, about: Mapping[st
     Raises:
         ConfigurationError: The request is neither, or this run has no member lists.
     """
-    lists = driver.core.lists.lists
-    if lists is None:
+    if driver.core.state.config.lists is None:
         raise ConfigurationError(
             f"rank {driver.core.rank}: the federation file lists no operators, so this run has no member lists"
         )
@@ -193,7 +192,6 @@ def answer_members(request: Mapping[str, Any], driver: Driver, about: Mapping[st
 def _shown(driver: Driver) -> Mapping[str, Any]:
     core, keeper = driver.core, driver.core.lists
     lists, clock, members = keeper.lists, core.round_clock, core.members
-    assert lists is not None, "asked before"
     rank = core.rank
     connected = {one.rank for one in members.every() if not one.away and one.link is not None}
     heard_of = {one for one in clock.there if one in members and not members[one].away}

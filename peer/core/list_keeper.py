@@ -41,7 +41,7 @@ class ListKeeper:
     to count finds its edges there.
 
     Attributes:
-        lists: The two lists; None where list 0 stays.
+        lists: The two lists; without operators list 0 alone, which has all ranks.
         none: The stamp of a rank that has list 0 alone.
         since: The round that this peer was in when the list that counts began to; 0 for list 0.
         admitted: The ranks that are members by a list that is of use; all others get nothing but lists. None where no
@@ -58,15 +58,15 @@ class ListKeeper:
         self._state, self._rank, self._zero = state, state.rank, state.zero
         self._neighbors, self._schedule, self._round_clock = state.members, state.schedule, state.round_clock
         self._stamps, self._send_queues, self._log = state.round_clock.stamps, state.send_queues, state.log_free
-        self._config = state.config.lists
-        self.lists = None if self._config is None else MemberLists(self._config.zero)
-        first = {} if self._config is None else self._config.zero.members
+        self._config, self._signed = state.lists, state.config.lists is not None
+        self.lists = MemberLists(self._config.zero)
+        first = self._config.zero.members if self._signed else {}
         self._graphs: dict[bytes, ListedGraph] = {}
         self._places = {rank: Place(keys=one.keys) for rank, one in first.items()}
         self._addresses: Mapping[int, str] = MappingProxyType({})
         self._dials_all = False
         self._was_member = not self.comes_anew
-        self._on_disk = self.none = Stamp() if self.lists is None else self.lists.stamp
+        self._on_disk = self.none = self.lists.stamp
         self._said: dict[Link, Stamp] = {}
         self._sent: dict[Link, Stamp] = {}
         self.follow()
@@ -76,30 +76,28 @@ class ListKeeper:
     @property
     def used(self) -> ListedGraph:
         """The graph of the list that counts."""
-        return self._zero if self.lists is None else self._graph(self.lists.counts)
+        return self._graph(self.lists.counts)
 
     @property
     def near(self) -> set[int]:
         """The neighbors by the list that waits: they are dialled, so that it may count at once."""
-        waits = None if self.lists is None else self.lists.waits
+        waits = self.lists.waits
         return set() if waits is None else {*self._graph(waits).connections(self._rank)}
 
     @property
     def members(self) -> set[int]:
         """The members by both lists."""
-        if self.lists is None:
-            return {*self._zero.members}
         return {*self.lists.counts.members, *(self.lists.waits.members if self.lists.waits else ())}
 
     @property
     def waiting(self) -> MemberList | None:
         """The list that waits for votes."""
-        return None if self.lists is None else self.lists.waits
+        return self.lists.waits
 
     @property
     def gone(self) -> Gone | None:
         """How this peer went, if it is a member no more."""
-        if self.lists is None or self._rank in self.lists.counts.members:
+        if self._rank in self.lists.counts.members:
             return None
         former = self.lists.counts.former.get(self._rank)
         if former is None:  # a list that its operators made without the one with this peer may lack it
@@ -111,29 +109,24 @@ class ListKeeper:
         """How the list that counts ends this peer's run; None where it does not."""
         if self.gone is not None:
             return NoMember(self.gone)
-        why = None if self.lists is None else self._why_forbidden(self.lists.counts)
+        why = self._why_forbidden(self.lists.counts)
         return None if why is None else NoMember("stopped", why)
 
     def _why_forbidden(self, one: MemberList) -> str | None:
         """Why this site's policy forbids a list; None where it does not."""
-        if self._config is None or self._config.forbids is None or not one.version:  # the start has looked at list 0
+        if self._config.forbids is None or not one.version:  # the start has looked at list 0
             return None
         return self._config.forbids(one, self._graph(one).connections(self._rank))
 
     @property
     def joins(self) -> bool:
         """Whether this peer is no member yet: no list that counts here has ever had it."""
-        return self.lists is not None and self._rank not in self.lists.counts.members and self.gone is None
+        return self._rank not in self.lists.counts.members and self.gone is None
 
     @property
     def comes_anew(self) -> bool:
         """Whether list 0 does not have this peer, so that it begins without a history."""
         return self._rank not in self._zero.members
-
-    @property
-    def next_rank(self) -> int:
-        """The lowest rank that none has had, as far as is known."""
-        return len(self._zero.members) if self.lists is None else self.lists.newest.next_rank
 
     def place(self, rank: int) -> Place:
         """Where a rank is dialled, of a former member the last place; the address is None where it is as in list 0."""
@@ -141,12 +134,10 @@ class ListKeeper:
 
     def knows(self, rank: int) -> bool:
         """Whether a list that was ever of use here has, or had, this rank."""
-        return rank in self._places or (self.lists is not None and rank in self.lists.counts.former)
+        return rank in self._places or rank in self.lists.counts.former
 
     def _changed(self) -> None:
         """Have everything follow the lists."""
-        assert self.lists is not None, "one has changed"
-        assert self._config is not None, "one has changed"
         first, keys = self._config.zero.members, self.keys
         self._was_member |= self._rank in self.lists.counts.members
         for one in (self.lists.waits, self.lists.counts):  # the list that counts has the last word
@@ -162,7 +153,7 @@ class ListKeeper:
         Raises:
             MemberListError: This host has no such graph.
         """
-        if one.version == 0 or self._config is None:
+        if one.version == 0:
             return self._zero
         if one.digest not in self._graphs:
             uses = one.digest[: wire.USES_BYTES]
@@ -183,7 +174,6 @@ class ListKeeper:
         Raises:
             MemberListError: One of them is not of this federation, not signed as it must be, or without a graph here.
         """
-        assert self._config is not None, "operators can sign lists"
         given = self._config.given
         for one, where in ((counts, "members.json: "), (waits, "members.json: "), (given, "")):
             try:
@@ -212,7 +202,7 @@ class ListKeeper:
 
     def hand(self, one: MemberList) -> str | None:
         """An operator hands over a list; returns the reason for which it is not taken, None if it is."""
-        if self.lists is None:
+        if not self._signed:
             return "the federation file lists no operators: no list can be signed"
         try:
             self._verify(one)
@@ -236,7 +226,7 @@ class ListKeeper:
         Raises:
             ProtocolError: They are none that this peer could use.
         """
-        if self.lists is None or self._config is None:
+        if not self._signed:
             raise ProtocolError("lists", "member lists, and the federation file lists no operators")
         try:
             counts = self._decoded(message.counts) or self._config.zero
@@ -260,12 +250,10 @@ class ListKeeper:
         Raises:
             MemberListError: Says why.
         """
-        assert self._config is not None, "operators can sign lists"
         one.verify(self._config.zero.federation, self._config.signers)
         self._graph(one)
 
     def _take(self, word: Word) -> bool:
-        assert self.lists is not None, "the federation has operators"
         changes = self.lists.take(word)
         for change in changes:
             self._has_changed(change)
@@ -275,21 +263,18 @@ class ListKeeper:
 
     def take_stamps(self, table: Stamps) -> bool:
         """Take in which lists ranks have on disk, as another peer says; returns whether that has brought news."""
-        news = self.lists is not None and self._stamps.merge(table, self.lists.knows)
+        news = self._stamps.merge(table, self.lists.knows)
         if news:
             self.review()
         return news
 
     def review(self) -> None:
         """See whether the list that waits counts by now; to be called after each change of stamps."""
-        if self.lists is None or self.lists.waits is None:
-            return
         if (change := self.lists.review(self._stamps)) is not None:
             self._has_changed(change)
             self._keep()
 
     def _has_changed(self, change: Change) -> None:
-        assert self.lists is not None, "one has changed"
         counts = self.lists.counts is change.one
         if counts:
             self.since = self._neighbors.current_round
@@ -306,7 +291,6 @@ class ListKeeper:
 
     def _keep(self) -> None:
         """Have both lists written. They are passed on meanwhile: they do not say who has them."""
-        assert self.lists is not None, "one has changed"
         self._state.effects.append(Keep(self.lists.counts, self.lists.waits, self.lists.stamp))
         for link in [*self._said]:
             self.send(link)
@@ -325,8 +309,6 @@ class ListKeeper:
         Returns:
             Whether it has more than this peer, and takes this peer to have as much: it needs this peer's stamp.
         """
-        if self.lists is None:
-            return False
         said, before = by_rank(table).get(rank, self.none), self._said.get(link)
         self._said[link] = said
         self.send(link)
@@ -334,7 +316,7 @@ class ListKeeper:
 
     def send(self, link: Link) -> None:
         """Send the lists on this link before anything else, unless the other end has them, or will have."""
-        if self.lists is None or self._said.get(link, self.none) >= self.lists.stamp:
+        if self._said.get(link, self.none) >= self.lists.stamp:
             return
         counts, waits = self.lists.counts, self.lists.waits
         if self._sent.get(link) == self.lists.stamp:
@@ -354,11 +336,11 @@ class ListKeeper:
 
     def may_lack(self, rank: int) -> bool:
         """Whether no stamp of a rank shows that it has both lists of this peer: it may know another address of it."""
-        return self.lists is not None and self._stamps.get(rank, self.none) < self.lists.stamp
+        return self._stamps.get(rank, self.none) < self.lists.stamp
 
     def has_to_tell(self, rank: int, link: Link) -> bool:
         """Whether a rank is a member no more, and no stamp of it, on this link or elsewhere, shows that it knows."""
-        if self.lists is None or rank not in self.lists.counts.former:
+        if rank not in self.lists.counts.former:
             return False
         said = max(self._said.get(link, self.none), self._stamps.get(rank, self.none))
         return said.counts < self.lists.counts.key
@@ -366,8 +348,6 @@ class ListKeeper:
     @property
     def keys(self) -> dict[int, tuple[str, ...]]:
         """The public keys of all who may connect: members by both lists, and former ones, who hear that they are."""
-        if self.lists is None:
-            return {}
         found: dict[int, tuple[str, ...]] = {}
         for one in (self.lists.waits, self.lists.counts):
             some: Mapping[int, Member | Former] = {} if one is None else {**one.former, **one.members}
@@ -388,8 +368,8 @@ class ListKeeper:
         self._schedule.use(used)
         slack = 0 if self._state.alone or not used.connections(self._rank) else used.diameter
         self._round_clock.use(used.members, used.rounds, slack)
-        if self.lists is not None:
-            self._round_clock.know(self.next_rank)
+        if self._signed:
+            self._round_clock.know(self.lists.newest.next_rank)
             self.link()
             self._state.effects.append(Admit(self.keys))
 
@@ -400,8 +380,8 @@ class ListKeeper:
             self.link()
 
     def link(self) -> None:
-        """Find the neighbors, and whom to dial; without lists both stay as they were at the start."""
-        if self.lists is None:
+        """Find the neighbors, and whom to dial; without operators both stay as they were at the start."""
+        if not self._signed:
             return
         rank = self._rank
         near = {*self.used.connections(rank)}.union(*(one.connections(rank) for one in self._schedule.begun))

@@ -16,6 +16,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple
 
 from cryptography.exceptions import InvalidSignature
@@ -409,6 +410,12 @@ RULES = (
 
 Stamps = Sequence[tuple[Stamp, list[int]]]
 """A table as it travels: each stamp with the ranks that have it, both sorted."""
+
+
+@lru_cache(maxsize=8)
+def unsigned(size: int, rounds: int) -> MemberList:
+    """List 0 of a federation without operators: so many ranks, of which only the numbers count."""
+    return MemberList("", 0, b"", dict.fromkeys(range(size), Member()), {}, rounds, "", "")
 
 
 class StampTable(dict[int, Stamp]):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from dpeer.peer.config import PeerConfig
+from dpeer.peer.config import ListsConfig, PeerConfig
 from dpeer.peer.core import limits, wire
 from dpeer.peer.core.bodies import Inbox, Outbox, Reassembly
 from dpeer.peer.core.effects import Effect, LogEvent
 from dpeer.peer.core.limits import Limits, RateLimiter, sender_of
+from dpeer.peer.core.member_list import Signers, unsigned
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_clock import Quorum, RoundClock
 from dpeer.peer.core.schedule import ListedGraph, Schedule
@@ -28,6 +29,7 @@ class State:
 
     Attributes:
         federation: What names the federation in messages.
+        lists: What is needed for member lists.
         alone: Whether no peer can be cut off: those of one process send no heartbeats.
         zero: The graph of list 0, the federation file.
         tokens: What each sender may still cost.
@@ -42,6 +44,8 @@ class State:
         self.learner, self.chunk_bytes = learner, chunk_bytes
         self.federation = wire.federation_id(config.fingerprint)
         self.alone = config.liveness.heartbeat == 0
+        nobody = ListsConfig(unsigned(topology.size, config.rounds), Signers(), lambda one: topology)
+        self.lists = config.lists or nobody
         self.zero = ListedGraph(topology, range(topology.size), config.rounds, b"0")
         quorum: Quorum = "any" if self.alone else config.quorum
         self.round_clock = RoundClock(config.rank, topology.size, config.rounds, quorum)

@@ -136,7 +136,7 @@ class MemberWorld(World):
     def change(self, change):
         """Build a list as the command does, and hand it over."""
         life = self.lives[change.to][-1] if self.lives[change.to] else None
-        if life is None or life.peer is None or life.task.done() or life.peer.core.lists.lists is None:
+        if life is None or life.peer is None or life.task.done():
             return
         lists = life.peer.core.lists.lists
         before = self.zero if change.blind else lists.counts
