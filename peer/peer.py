@@ -365,7 +365,7 @@ class Peer:
             self._log.warning("left", message=f"{status}: the model of {rounds} is in {str(self.config.out)!r}")
 
     async def _conclude(self, status: Ending) -> Outcome:
-        dropped, pauses = self.core.drops.counts + self.core.exchange.inbox.dropped, self.core.waiting.pauses
+        dropped, pauses = self.core.reports.counts + self.core.exchange.inbox.dropped, self.core.waiting.pauses
         await self._worker.run(
             self._files.conclude,
             status,

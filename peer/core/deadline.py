@@ -32,23 +32,20 @@ class RoundDeadline:
         deadline: Seconds; "auto": found from this peer's last rounds; None: no deadline.
 
     Attributes:
-        seconds: Seconds that a round waits; infinity for as long as it takes. With "auto" the largest of 60 s, ten
-            times the median round, and the median wait and ten times its median absolute deviation; an hour in the
-            first rounds.
+        seconds: Seconds that a round waits; infinity for as long as it takes. With "auto" the larger of 60 s and ten
+            times the median round, which has its wait in it; an hour in the first rounds.
     """
 
     def __init__(self, deadline: float | Literal["auto"] | None) -> None:
         self._deadline = deadline
         self._rounds: deque[float] = deque(maxlen=_WINDOW)
-        self._waits: deque[float] = deque(maxlen=_WINDOW)
         self._last: tuple[int, float] | None = None
         self.seconds = self._found()  # here and not where it is asked for: each message of a wait does
 
-    def collected(self, number: int, waited: float, now: float) -> None:
-        """Note that round `number`'s bodies have come, `waited` seconds after the round began to wait for them."""
+    def collected(self, number: int, now: float) -> None:
+        """Note that round `number`'s bodies have come."""
         if self._last is not None and self._last[0] == number - 1:  # none was sat out in between
             self._rounds.append(now - self._last[1])
-            self._waits.append(waited)
             self.seconds = self._found()
         self._last = number, now
 
@@ -63,9 +60,7 @@ class RoundDeadline:
             return self._deadline
         if len(self._rounds) < _ENOUGH:
             return _FIRST
-        usual = median(self._waits)
-        deviation = median(abs(one - usual) for one in self._waits)
-        return max(_LEAST, _TIMES * median(self._rounds), usual + _TIMES * deviation)
+        return max(_LEAST, _TIMES * median(self._rounds))
 
     def __str__(self) -> str:
         return f"--deadline{' auto' if self._deadline == 'auto' else ''}"

@@ -31,7 +31,7 @@ from dpeer.peer.core.limits import sender_of
 from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.member_list import MemberList, Stamp
 from dpeer.peer.core.membership import Dialling, Neighbor, Status
-from dpeer.peer.core.reports import DropCounter, NeighborReports
+from dpeer.peer.core.reports import Reports
 from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.round_budget import RoundBudget, RoundLimit
 from dpeer.peer.core.state import State
@@ -68,9 +68,9 @@ class Core:
         self.state = state = State(config, learner, topology, chunk_bytes)
         self.rank, self.members, self.round_clock = state.rank, state.members, state.round_clock
         self.schedule, self.send_queues, self.reassembly = state.schedule, state.send_queues, state.reassembly
-        self.lists, self.drops = ListKeeper(state), DropCounter(state)
+        self.lists = ListKeeper(state)
         dialling = Dialling(max(config.liveness.dead_after, 1.0), self.lists.place)
-        self._reports = NeighborReports(state, dialling, self.drops)
+        self.reports = Reports(state, dialling)
         self.entry = Entry(
             state.schedule, state.members, state.inbox, state.log, shares=learner.about.payload_bytes > 0,
             earliest=config.rounds_released, completed=state.round_clock.__getitem__,
@@ -112,13 +112,13 @@ class Core:
             case Writable(link):
                 self.state.effects.append(Write(link))
             case Unreachable(link, reason, _):
-                self._reports.unreachable(link, reason)
+                self.reports.unreachable(link, reason)
             case TurnedAway(place, reason, times):
-                self.drops.count_turned_away(place, reason, times)
+                self.reports.count_turned_away(place, reason, times)
             case Endless(link, place):
-                self._reports.endless(link, place)
+                self.reports.endless(link, place)
             case Relayed(trouble):
-                self._reports.relayed(trouble)
+                self.reports.relayed(trouble)
         return self.look(now)
 
     def _arrived(self, link: Link, frames: Frames, identity: Identity | None, now: float) -> None:
@@ -127,11 +127,11 @@ class Core:
             self._handle(link, frames, now, identity)
         except Exception as error:  # one bad message must never end the peer
             if not isinstance(error, ProtocolError):
-                if not self.drops.counts["unhandled"]:  # a sender that knows how may cause any number
+                if not self.reports.counts["unhandled"]:  # a sender that knows how may cause any number
                     text = "".join(traceback.format_exception(error))
                     self.state.log("debug", "message-unhandled", "a message could not be handled", traceback=text)
                 error = ProtocolError("unhandled", type(error).__name__)
-            self.drops.drop(link, error, identity)
+            self.reports.drop(link, error, identity)
         self.state.hearing = None
 
     # -- messages that come ------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ class Core:
             neighbor.current_round = max(neighbor.current_round, self.round_clock.rounds)
             self.connection_setup.give_up_done()
         else:
-            self._reports.left(neighbor.rank, reason, back_within)
+            self.reports.left(neighbor.rank, reason, back_within)
 
     def _take_body(self, link: Link, neighbor: Neighbor, message: wire.Body, frames: Frames, now: float) -> None:
         """A body came whole, or the header of one whose chunks follow."""
@@ -349,7 +349,7 @@ class Core:
 
     def left_out(self, rank: int, reason: str, now: float) -> list[Effect]:
         """Count a body that arrived whole but must not be mixed."""
-        self.drops.count(rank, ProtocolError(reason, "this round goes on without it"))
+        self.reports.count(rank, ProtocolError(reason, "this round goes on without it"))
         return self.look(now)
 
     # -- messages to be written --------------------------------------------------------------------------------
@@ -404,7 +404,7 @@ class Core:
         return min(self.connection_setup.beat_at, self.waiting.next_look(now))
 
     def _on_death(self, dead: Neighbor) -> None:
-        self._reports.died(dead, self.members.current_round, began=self.state.began)
+        self.reports.died(dead, self.members.current_round, began=self.state.began)
         if (queue := self.send_queues.get(dead.link)) is not None:
             self.exchange.parted(dead.rank, queue.silence())
 

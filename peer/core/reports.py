@@ -25,16 +25,18 @@ _ADVICE: Mapping[str, str] = {
 """The remedy, by reason; the other reasons are of bodies that arrived whole."""
 
 
-class DropCounter:
-    """Counts the messages that were dropped.
+class Reports:
+    """Logs what becomes of messages, neighbors and links; trouble of a link is noted for its neighbor, too.
 
     Attributes:
-        counts: How many, by reason.
+        counts: How many messages were dropped, by reason.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, dialling: Dialling) -> None:
         self.counts: Counter[str] = Counter()
-        self._members, self._log = state.members, state.log_free
+        self._members, self._dialling = state.members, dialling
+        self._state, self._log = state, state.log
+        self._relay_trouble: str | None = None
         self._logged: set[tuple[int, str]] = set()
         self._turned_away: set[tuple[str, str]] = set()
         self._strangers: set[tuple[Link, str]] = set()
@@ -73,7 +75,7 @@ class DropCounter:
             return
         self._turned_away.add((place, reason))
         what = {"unlisted-key": "its key is not in the federation file", "no-key": "it proved no key"}[reason]
-        self._log(
+        self._state.log_free(
             "warning", "turned-away",
             f"turned away a connection{f' from {place}' if place else ''}: {what}; see who dials this peer's address: "
             "a peer with a new key, one without keys, or no peer of this federation",
@@ -83,16 +85,7 @@ class DropCounter:
     def _report(self, who: str, error: ProtocolError, more: str = "", **fields: int) -> None:
         advice = _ADVICE.get(error.reason, _ITS_LOG)
         message = f"dropped a message from {who}: {printable(str(error))}; {advice}{more}"
-        self._log("warning", "message-dropped", message, reason=error.reason, **fields)
-
-
-class NeighborReports:
-    """Logs what becomes of neighbors, and what the transport reports of links, which is noted for the neighbor, too."""
-
-    def __init__(self, state: State, dialling: Dialling, drops: DropCounter) -> None:
-        self._members, self._log = state.members, state.log
-        self._dialling, self._drops = dialling, drops
-        self._relay_trouble: str | None = None
+        self._state.log_free("warning", "message-dropped", message, reason=error.reason, **fields)
 
     def endless(self, link: Link | None, place: str) -> None:
         """A connection was ended on which a message had no end; None if nothing had come on it before."""
@@ -101,9 +94,9 @@ class NeighborReports:
         )
         known = self._members.by_link(link) or self._dialling.get(link)
         if known is not None:
-            self._drops.count(known.rank, error)
+            self.count(known.rank, error)
         else:
-            self._drops.count_stranger(f"from {place}", error)
+            self.count_stranger(f"from {place}", error)
 
     def unreachable(self, link: Link, reason: str) -> None:
         """A dialled link cannot be established at present, for this reason."""

@@ -233,7 +233,7 @@ class Waiting:
         """No body is waited for any more."""
         if self._ranks(wait, now):
             return None
-        self._round_deadline.collected(wait.number, now - wait.since, now)
+        self._round_deadline.collected(wait.number, now)
         in_neighbors, bodies = self._exchange.schedule.at(wait.number).in_neighbors, self._bodies(wait.number)
         if in_neighbors:
             self._mixed_nothing = not bodies

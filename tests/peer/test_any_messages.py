@@ -63,6 +63,6 @@ def test_nothing_that_others_say_is_unhandled(first):
             else:
                 for link in links:
                     table.written(link, at_most=seed.randint(0, 5))
-        assert not table.core.drops.counts["unhandled"], table.events("message-unhandled")
+        assert not table.core.reports.counts["unhandled"], table.events("message-unhandled")
         assert len(table.core.reassembly) <= len(links)
         assert len(table.inbox) <= 4

@@ -75,7 +75,7 @@ async def test_stalled_handshakes_floods_and_strangers_with_keys_have_no_effect(
     ours.learners[1].hold = 3
     addresses = await ours.listen()
     attacked = ours.transports[2]  # which both others dial
-    counts, most = ours.peers[2].core.drops.counts, 0
+    counts, most = ours.peers[2].core.reports.counts, 0
     attack = Attack(addresses[2], ours.keyrings[2].public)
     with zmq.asyncio.Context() as context:
         attacking = [asyncio.create_task(job) for job in attack.jobs(context)]

@@ -89,7 +89,7 @@ def test_a_round_that_does_not_exist_is_not_believed():
     table = ring()
     table.hear(table.links[1], table.beat(1, 6), table.beat(1, 2**40))
     assert table.core.members[1].current_round == 0
-    assert table.core.drops.counts == {"malformed": 2}
+    assert table.core.reports.counts == {"malformed": 2}
 
 
 # -- short chunks, and a line that becomes slow ------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def test_only_the_last_chunk_of_a_buffer_may_be_short():
     table.hear(table.links[1], [header])
     for offset in range(0, 400, 4):
         table.hear(table.links[1], wire.chunk(mark, offset, bytes(4)))
-    assert table.core.drops.counts == {"short-piece": 1, "stray": 99}
+    assert table.core.reports.counts == {"short-piece": 1, "stray": 99}
     assert table.core.reassembly.get(table.links[1]).got == 0
     table.hear(table.links[1], *list(chunked(body, 64))[1:])
     table.hear("from 2", table.body(2, 0))
@@ -139,7 +139,7 @@ def test_after_thousands_of_junk_links_a_neighbors_nan_is_still_logged_and_the_l
     lines = table.events("message-dropped")
     assert len(lines) <= 256
     assert "further ones are only counted" in lines[-1].message
-    assert table.core.drops.counts == {"malformed": 5000}
+    assert table.core.reports.counts == {"malformed": 5000}
     table.do(table.core.left_out(1, "not-finite", table.now))
     said = table.events("message-dropped")[-1]
     assert said.fields == {"reason": "not-finite", "neighbor": 1}

@@ -64,7 +64,7 @@ async def test_bodies_follow_the_recursion(federation, kind, liveness, name):
     done(await ours.run())
     np.testing.assert_allclose(ours.bodies(), recursion(topology, 12), rtol=1e-12)
     for peer in ours.peers.values():
-        assert not peer.core.drops.counts
+        assert not peer.core.reports.counts
         # With heartbeats, a handshake that is answered late is asked for again, which brings a body twice.
         assert set(peer.core.exchange.inbox.dropped) <= ({"duplicate"} if liveness.heartbeat else set())
 
@@ -210,7 +210,7 @@ async def test_strangers_on_the_port_have_no_effect(federation, tmp_path, until)
             stranger.send_multipart(message)
         _, raw = await asyncio.open_connection("127.0.0.1", int(addresses[2].rpartition(":")[2]))
         raw.write(b"\x00\xff" * 5000)
-        await until(lambda: sum(ours.peers[2].core.drops.counts.values()) >= len(nonsense))
+        await until(lambda: sum(ours.peers[2].core.reports.counts.values()) >= len(nonsense))
         ours.learners[1].go.set()
         done(await running)
         raw.close()

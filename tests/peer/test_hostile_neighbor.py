@@ -98,7 +98,7 @@ def test_a_neighbor_that_sends_many_useless_messages_changes_nothing():
         table.written("from 2")
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    dropped = table.core.drops.counts + table.inbox.dropped
+    dropped = table.core.reports.counts + table.inbox.dropped
     assert dropped.total() == hostile.expected, dropped
     assert not dropped["unhandled"]
     assert len(table.said) < 500

@@ -48,7 +48,7 @@ def test_an_impostor_with_other_settings_does_no_harm():
     table = ring()
     table.hear("from an impostor", table.hello(2, fingerprint={"size": 4}))
     assert table.core.members[2].link == "from 2"
-    assert table.core.drops.counts == {"mismatch": 1}
+    assert table.core.reports.counts == {"mismatch": 1}
 
 
 # -- with keys nobody can ----------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def test_a_stranger_without_proof_hears_nothing_and_has_no_effect():
     table = keyed()
     table.hear("from a stranger", table.hello(2), table.beat(2, 0), table.goodbye(2, "done"))
     assert table.kinds("from a stranger") == []
-    assert table.core.drops.counts == {"stranger": 3}
+    assert table.core.reports.counts == {"stranger": 3}
     assert table.status(2) == "alive"
 
 
@@ -77,7 +77,7 @@ def test_a_key_speaks_for_its_own_rank_only_and_learns_nothing_when_it_tries():
     table = keyed()
     table.hear("from 1", table.hello(2, fingerprint={"size": 99}), table.hello(2), identity=1)
     assert table.kinds("from 1") == []
-    assert table.core.drops.counts == {"wrong-rank": 2}
+    assert table.core.reports.counts == {"wrong-rank": 2}
     assert table.core.members[2].link == "from 2"
     assert not table.ended, "a hello of another rank ends nobody's start"
 

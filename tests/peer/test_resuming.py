@@ -49,7 +49,7 @@ async def test_stopped_in_different_rounds_and_resumed_with_more_all_have_the_bi
     assert again.bodies().tobytes() == whole.bodies().tobytes()
     for rank in range(3):
         assert [line["missed"] for line in lines(tmp_path, rank)] == [[]] * 7
-        assert again.peers[rank].core.drops.counts == {}
+        assert again.peers[rank].core.reports.counts == {}
 
 
 async def test_a_peer_that_was_suspended_does_not_release_a_body_of_a_round_that_is_over(federation, until, tmp_path):

@@ -37,7 +37,7 @@ def test_a_second_different_body_is_logged_once_and_counted_and_the_first_is_mix
         table.runs(0)
         table.hear(table.links[1], table.body(1, 0))
     assert np.frombuffer(b"".join(table.ended[0].bodies[2].payload))[0] == 7.0
-    assert not table.core.drops.counts
+    assert not table.core.reports.counts
     assert not len(table.core.reassembly)
 
 

@@ -290,7 +290,7 @@ def at_the_end(world):
     for life in (life for lives in world.lives for life in lives if life.drained is not None):
         _left_in_good_order(world, life)
     for life in (life for lives in world.lives for life in lives if life.peer is not None):
-        dropped = life.peer.core.drops.counts + life.peer.core.exchange.inbox.dropped
+        dropped = life.peer.core.reports.counts + life.peer.core.exchange.inbox.dropped
         for reason in ("unhandled", "malformed", "early", "wrong-rank", "mismatch", "oversized"):
             expected = reason == "mismatch" and scenario.mistaken
             world.check(

@@ -276,7 +276,7 @@ class MemberWorld(World):
 
     def at_the_end(self):
         for life in (life for lives in self.lives for life in lives if life.peer is not None):
-            dropped = life.peer.core.drops.counts + life.peer.core.exchange.inbox.dropped
+            dropped = life.peer.core.reports.counts + life.peer.core.exchange.inbox.dropped
             for reason in ("unhandled", "malformed", "early", "wrong-rank", "mismatch", "oversized", "lists"):
                 self.check(not dropped[reason], f"rank {life.rank} dropped {dropped[reason]} messages: {reason}")
         self.ended_well()

@@ -14,7 +14,7 @@ def test_without_faults_all_mix_with_all_from_the_first_round_on(topology):
     scenario = Scenario(1, topology, 5, 10, crossed=True)
     world = World(scenario).run()
     assert all(world.used[rank, 0] == list(scenario.graphs.at(0, rank).in_neighbors) for rank in range(5))
-    assert not any(life.peer.core.drops.counts for life in world.present)
+    assert not any(life.peer.core.reports.counts for life in world.present)
 
 
 # -- mutations ---------------------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def test_no_other_peer_waits_for_one_that_comes_back(seconds, rounds_of_a_second
 def with_slow_bodies():
     """A peer is away, and a body takes longer than a round."""
     slow = Scenario(1, "ring", 5, 60, wait=300.0, faults=(Fault("power", (3,), 5.0, 30.0),))
-    return World(replace(slow, conditions=replace(slow.conditions, bytes_per_second=250.0, chunk_bytes=16))).run()
+    return World(replace(slow, conditions=replace(slow.conditions, bytes_per_second=235.0, chunk_bytes=16))).run()
 
 
 def test_with_a_body_that_takes_longer_than_a_round_a_returner_enters_all_the_same():

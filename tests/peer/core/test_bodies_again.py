@@ -36,7 +36,7 @@ def test_after_a_break_a_body_comes_whole_and_nothing_of_the_first_try_is_in_it(
         table.breaks("from 2")
     table.hear("again from 2", table.hello(2), *chunked(table.body(2, 0, 7.0), CHUNK), identity=2)
     assert whole(table) == payload(7.0, table.learner)
-    assert not table.core.drops.counts
+    assert not table.core.reports.counts
     assert not table.inbox.dropped
     assert not len(table.core.reassembly)
 
@@ -48,7 +48,7 @@ def test_a_body_goes_on_nowhere_but_at_its_first_byte():
     table.breaks("from 2")
     table.hear("again from 2", table.hello(2), announced, *chunks[3:])
     assert whole(table) is None
-    assert {*table.core.drops.counts} == {"stray"}
+    assert {*table.core.reports.counts} == {"stray"}
 
 
 def test_a_late_header_on_the_other_link_does_not_take_a_body_there():
@@ -75,7 +75,7 @@ def test_nothing_is_kept_of_a_half_body_whose_round_is_over():
     assert table.inbox.dropped == {"late": 1}
     table.hear("from 2", *chunks[3:], *chunked(table.body(2, 1, 8.0), CHUNK))
     assert table.inbox.dropped == {"late": 1}
-    assert not table.core.drops.counts
+    assert not table.core.reports.counts
     assert whole(table, 1) == payload(8.0, table.learner)
 
 

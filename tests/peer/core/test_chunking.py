@@ -81,7 +81,7 @@ def check(ours, found, count):
         assert len(learner.got) >= ours.rounds * (len(ranks) - 1)
         body = np.asarray(learner.body, np.float64)
         np.testing.assert_allclose(body, ours.topology.weights[rank] @ last, rtol=1e-5, atol=1e-6)
-        assert not core.drops.counts
+        assert not core.reports.counts
         assert not len(core.reassembly)
 
 

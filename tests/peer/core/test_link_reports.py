@@ -8,7 +8,7 @@ def test_an_endless_message_of_a_neighbor_is_counted_and_logged_once():
     table = ring()
     for link in (table.links[1], "from 2", "from 2"):
         table.do(table.core.happened(Endless(link, "10.0.0.2"), table.now))
-    assert table.core.drops.counts == {"endless": 3}
+    assert table.core.reports.counts == {"endless": 3}
     said = table.events("message-dropped")
     assert [one.fields for one in said] == [{"reason": "endless", "neighbor": rank} for rank in (1, 2)]
     assert "had no end" in said[0].message
@@ -24,7 +24,7 @@ def test_endless_messages_of_strangers_are_logged_once_for_each_host():
     table = ring()
     for link in (None, b"one", None, b"another"):
         table.do(table.core.happened(Endless(link, "10.0.0.9"), table.now))
-    assert table.core.drops.counts == {"endless": 4}
+    assert table.core.reports.counts == {"endless": 4}
     (said,) = table.events("message-dropped")
     assert said.fields == {"reason": "endless"}
     assert "10.0.0.9" in said.message

@@ -206,12 +206,12 @@ class Pair:
         assert self.uses(0) == self.uses(1)
         assert sum(not one.broken for one in self.connections) == 1
         assert self.bodies(0)
-        before = {rank: dict(self.ends[rank].core.drops.counts) for rank in (0, 1)}
+        before = {rank: dict(self.ends[rank].core.reports.counts) for rank in (0, 1)}
         for rank in (0, 1):
             self.ends[rank].runs(1)
         self.settle()
         assert self.bodies(1)
-        assert {rank: dict(self.ends[rank].core.drops.counts) for rank in (0, 1)} == before
+        assert {rank: dict(self.ends[rank].core.reports.counts) for rank in (0, 1)} == before
 
     def bodies(self, number):
         """Whether both have the other's body of a round."""
@@ -308,7 +308,7 @@ def test_the_link_of_the_lower_rank_stays():
     table.hear("from 1", table.hello(1))
     assert table.core.members[1].link == own
     assert table.kinds("from 1") == [], "the higher rank gives it up"
-    assert not table.core.drops.counts
+    assert not table.core.reports.counts
 
 
 def test_the_higher_rank_gives_its_link_up_and_sends_again_on_the_other_one_what_went_there():

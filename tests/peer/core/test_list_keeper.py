@@ -167,7 +167,7 @@ def test_messages_before_a_hello_are_paid_by_the_rank_that_has_proved_itself():
     for number in range(200):
         table.hear(f"link {number}", long, identity=2)
         table.breaks(f"link {number}")
-    assert table.core.drops.counts["too-many"] > 100
+    assert table.core.reports.counts["too-many"] > 100
 
 
 def test_a_list_that_is_here_already_is_not_taken_again():
@@ -185,7 +185,7 @@ def test_without_operators_no_list_is_taken():
     why, _ = table.core.hand(ONE, table.now)
     assert why == "the federation file lists no operators: no list can be signed"
     table.hear("from 2", table.hello(2), lists(2, counts=ONE))
-    assert table.core.drops.counts["lists"] == 1
+    assert table.core.reports.counts["lists"] == 1
 
 
 def test_a_former_member_that_knocks_gets_the_lists_and_nothing_else():
@@ -197,7 +197,7 @@ def test_a_former_member_that_knocks_gets_the_lists_and_nothing_else():
     assert table.kinds("knocks") == ["lists"]
     table.hear("knocks", lists(2, counts=after(OUT)))
     assert table.lists.counts == OUT
-    assert not table.core.drops.counts, "a list has had it"
+    assert not table.core.reports.counts, "a list has had it"
 
 
 def test_a_former_member_that_stays_gets_the_lists_alone_and_loses_its_link_once_it_knows():
@@ -216,7 +216,7 @@ def test_messages_of_a_rank_that_no_list_has_had_are_counted_as_dropped():
     table = ring()
     table.hear("knocks", table.hello(7), lists(7, waits=ONE))
     assert table.lists.waits is None
-    assert table.core.drops.counts == {"no-member": 2}
+    assert table.core.reports.counts == {"no-member": 2}
 
 
 def test_who_reads_a_higher_stamp_without_lists_answers_once_with_its_own():
@@ -253,7 +253,7 @@ def test_a_former_rank_0_says_nothing_in_the_name_of_another_rank():
     table.hand(out)
     table.writes()
     table.hear("from 0", lists(2, after(out, rounds=50)), identity=0)
-    assert (table.lists.counts, table.core.drops.counts["wrong-rank"]) == (out, 1)
+    assert (table.lists.counts, table.core.reports.counts["wrong-rank"]) == (out, 1)
 
 
 def test_a_peer_that_is_out_leaves_before_its_next_round():
@@ -370,5 +370,5 @@ def test_messages_that_cannot_be_handled_are_logged_once(monkeypatch):
     monkeypatch.setattr(table.core.lists, "on_lists", lambda message: 1 / 0)
     for _ in range(3):
         table.hear("from 2", lists(2, ONE))
-    assert table.core.drops.counts["unhandled"] == 3
+    assert table.core.reports.counts["unhandled"] == 3
     assert len(table.events("message-unhandled")) == 1

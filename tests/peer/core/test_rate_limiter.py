@@ -44,14 +44,14 @@ def test_heartbeats_without_end_are_late_and_not_lost():
     assert excess(table, "from 2", *[table.beat(2, 0)] * 3000) == 3000 - limits.AT_ONCE - 1, "the first one is news"
     assert excess(table, "from 2", table.beat(2, 1)) == 1
     assert table.core.members[2].current_round == 1
-    assert not table.core.drops.counts
+    assert not table.core.reports.counts
 
 
 def test_costly_messages_are_dropped_and_counted_and_logged_once():
     table = ring()
     large = [bytes(limits.HEADER_UNIT)]
     table.hear("from 2", *[large] * 3000)
-    assert table.core.drops.counts == {"malformed": 500, "too-many": 2500}
+    assert table.core.reports.counts == {"malformed": 500, "too-many": 2500}
     line = table.events("message-dropped")[-1]
     assert line.fields == {"reason": "too-many", "neighbor": 2}
     assert "see what runs there" in line.message
@@ -78,14 +78,14 @@ def test_bodies_that_are_used_pay_for_all_that_belongs_to_them():
                 table.beat(rank, number + 1),
             ]
             assert excess(table, link, *several) == 0
-    assert not table.core.drops.counts
+    assert not table.core.reports.counts
 
 
 def test_chunks_that_belong_to_nothing_are_counted_and_not_hurried():
     table = ring()
     stray = list(wire.chunk(b"t" * 8, 0, bytes(64)))
     assert excess(table, "from 2", *[stray] * 1500) == 500
-    assert table.core.drops.counts == {"stray": 1500}
+    assert table.core.reports.counts == {"stray": 1500}
     table.runs(0)
     several = list(chunked(table.body(2, 0), 64))
     table.now += 1
@@ -106,17 +106,17 @@ def test_bodies_that_come_again_and_again_are_read_slowly():
 def test_further_hellos_on_a_link_are_costly():
     table = ring()
     table.hear("from 2", *[table.hello(2)] * 50)
-    assert table.core.drops.counts == {"too-many": 50 - 9}
+    assert table.core.reports.counts == {"too-many": 50 - 9}
     table.now += 2
     table.hear("from 2", table.hello(2))
-    assert table.core.drops.counts == {"too-many": 50 - 9}
+    assert table.core.reports.counts == {"too-many": 50 - 9}
 
 
 def test_large_headers_are_dear():
     table = ring()
     large = table.hello(2).model_copy(update={"manifest": {"x": "x" * (2**20 - 2**16)}})
     table.hear("from a stranger", *[large] * 10)
-    assert table.core.drops.counts["too-many"] == 10 - 4
+    assert table.core.reports.counts["too-many"] == 10 - 4
 
 
 def test_one_that_comes_and_goes_writes_few_lines():
@@ -128,7 +128,7 @@ def test_one_that_comes_and_goes_writes_few_lines():
         table.breaks(link)
         table.now += 0.01
     assert 5 <= len(table.said) <= (limits.AT_ONCE + 10 * limits.EACH_SECOND) / limits.LINE
-    assert not table.core.drops.counts
+    assert not table.core.reports.counts
 
 
 @pytest.mark.parametrize("count", [1, 17, 33])
