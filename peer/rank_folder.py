@@ -15,7 +15,7 @@ from typing import Any
 
 from dpeer.exceptions import CheckpointError, Interrupted
 from dpeer.peer import checkpoint
-from dpeer.peer.checkpoint import Progress
+from dpeer.peer.checkpoint import Progress, ReleasedFile
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Outbox
@@ -24,7 +24,6 @@ from dpeer.peer.core.member_list import MemberList
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, SaveCopy
 from dpeer.peer.member_files import read_lists, write_lists
-from dpeer.peer.released_file import ReleasedFile
 from dpeer.results.card import make_card, measured
 from dpeer.results.files import (
     CARD,

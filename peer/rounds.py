@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any
 
 from dpeer.exceptions import Drained
+from dpeer.peer.checkpoint import ReleasedFile
 from dpeer.peer.core.bodies import Received, Released
 from dpeer.peer.core.round_budget import RoundLimit
 from dpeer.peer.driver import Driver
 from dpeer.peer.learner import Evaluation, Learner
 from dpeer.peer.rank_folder import RankFolder
-from dpeer.peer.released_file import ReleasedFile
 from dpeer.peer.worker import Worker
 from dpeer.results.records import RoundRecord
 from dpeer.topology import Row

@@ -16,7 +16,7 @@ import contextvars
 import math
 import selectors
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor, Future, wait
+from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, Protocol, TypeVar, TypeVarTuple
 
 from dpeer.peer.rank_folder import RankFolder
@@ -28,9 +28,6 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 Job = Callable[..., Any]
-
-_LOOK_EVERY = 0.1
-"""Seconds after which a signal is noticed at the latest while the clock stands still for jobs in a pool."""
 
 _RESOLUTION = 1e-9
 """Seconds by which a timer may be called too early, as on most machines' clocks."""
@@ -62,6 +59,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """
         released = self.create_future()
         self._held_for.append((job, released))
+        job.add_done_callback(lambda _: self.call_soon_threadsafe(lambda: None))  # which ends the selector's waiting
         await released
         return job.result()
 
@@ -72,9 +70,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         # the loop would turn for ever without calling anything.
         self._clock_resolution = max(_RESOLUTION, math.ulp(self._now))
 
-    def wait_for_held(self) -> bool:
-        """Wait for the jobs that are held for, but not for long; whether they are done, so that all go on."""
-        if wait([job for job, _ in self._held_for], _LOOK_EVERY).not_done:
+    def let_go(self) -> bool:
+        """Whether all jobs that are held for are done, so that all go on."""
+        if not self._held_for or not all(job.done() for job, _ in self._held_for):
             return False
         held, self._held_for = self._held_for, []
         for _, released in held:
@@ -119,13 +117,10 @@ class _Jumping(selectors.DefaultSelector):
         """The events that are ready now. Time passes only if none is; while callbacks wait no socket is looked at."""
         if timeout is not None and timeout <= 0:
             return []
-        while self._loop.holding:
-            if self._loop.wait_for_held():
-                return []  # their waiters are next
-            if found := super().select(0):
-                return found  # a signal: it must not wait for the jobs
-        if timeout is None:
-            return super().select(None)
+        if self._loop.let_go():
+            return []  # their waiters are next
+        if timeout is None or self._loop.holding:
+            return super().select(None)  # for a signal, too
         found = super().select(0)
         if not found:
             self._loop.jump(timeout)

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from dpeer.exceptions import ProtocolError, not_bound
 from dpeer.peer.core.limits import RateLimiter
 from dpeer.peer.relay import messages
-from dpeer.peer.relay.joint import join
 from dpeer.peer.relay.messages import LISTEN, TAKEN, WAITING, Claim, Verifier
-from dpeer.peer.transports.hosts import receive, set_up
+from dpeer.peer.transports.hosts import join, receive, set_up
 from dpeer.results.units import size
 
 MOST_UNPROVED = 128

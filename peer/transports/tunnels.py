@@ -15,7 +15,6 @@ from functools import partial
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.limits import PROVE_WITHIN
-from dpeer.peer.relay.joint import join
 from dpeer.peer.relay.messages import (
     CALL_WITHIN,
     DIAL,
@@ -29,7 +28,7 @@ from dpeer.peer.relay.messages import (
     prove,
 )
 from dpeer.peer.transport import RELAY
-from dpeer.peer.transports.hosts import LOOPBACK, endpoint, receive, split
+from dpeer.peer.transports.hosts import LOOPBACK, endpoint, join, receive, split
 from dpeer.peer.transports.proxies import Proxies, dial
 
 _AGAIN, _SELDOM = 0.2, 10.0
