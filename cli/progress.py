@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from statistics import fmean
-from types import TracebackType
 from typing import Any, Self
 
 from rich.box import SIMPLE_HEAD
@@ -44,6 +43,9 @@ class Printer(View):
         self._terminal = terminal
         self._alerts: set[str] = set()
 
+    def __exit__(self, *ended: object) -> None:
+        self._terminal.flush()
+
     def say(self, line: str) -> None:
         """Print the line."""
         self._terminal.offer(line)
@@ -76,11 +78,6 @@ class PlainLines(Printer):
     def __enter__(self) -> Self:
         self._terminal.offer(self._title)
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._terminal.flush()
 
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
         """Note the round; print it when all peers have completed it."""
@@ -122,32 +119,17 @@ class PlainLines(Printer):
             self._terminal.offer(", ".join(parts))
 
 
-@dataclass
-class _Row:
-    status: str = "starting"
-    entry: Mapping[str, Any] = field(default_factory=dict)
-    bytes_sent: int = 0
-    accuracy: float | None = None
-    completed: int = 0
-
-    def update(self, entry: Mapping[str, Any]) -> None:
-        self.entry = entry
-        self.status = "running"
-        self.completed = entry["round"] + 1
-        self.bytes_sent += entry["bytes_sent"]
-        if entry["accuracy"] is not None:
-            self.accuracy = entry["accuracy"]
-
-
 class LiveTable(Printer):
     """A table that is redrawn in place, on threads of its own."""
 
     def __init__(self, terminal: Terminal, size: int, rounds: int, title: str) -> None:
         super().__init__(terminal)
+        self._rounds, self._title = rounds, title
+        self._status = dict.fromkeys(range(size), "starting")
+        self._last: dict[int, Mapping[str, Any]] = {}
+        self._accuracy: dict[int, float] = {}
+        self._sent = Counter[int]()
         console = self._console = terminal.console
-        self._rows = {rank: _Row() for rank in range(size)}
-        self._rounds = rounds
-        self._title = title
         columns = (BarColumn(), TaskProgressColumn(), TextColumn("for"), TimeElapsedColumn(), TextColumn("left"))
         self._progress = Progress(*columns, TimeRemainingColumn(compact=True), console=console)
         self._bar = self._progress.add_task("rounds", total=size * rounds)
@@ -157,24 +139,25 @@ class LiveTable(Printer):
         self._terminal.run(self._live.start)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         self._terminal.run(self._live.stop)
-        self._terminal.flush()
+        super().__exit__(*ended)
 
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
         """Show the round."""
-        self._rows[rank].update(entry)
-        self._progress.update(self._bar, completed=sum(row.completed for row in self._rows.values()))
+        self._last[rank], self._status[rank] = entry, "running"
+        self._sent[rank] += entry["bytes_sent"]
+        if entry["accuracy"] is not None:
+            self._accuracy[rank] = entry["accuracy"]
+        self._progress.update(self._bar, completed=sum(one["round"] + 1 for one in self._last.values()))
 
     def status(self, rank: int, status: str) -> None:
         """Show how the peer ended."""
-        self._rows[rank].status = status
+        self._status[rank] = status
 
     def waiting(self, rank: int, neighbors: Sequence[int]) -> None:
         """Show for whom the peer waits, until it has completed the round."""
-        self._rows[rank].status = f"waits for {', '.join(map(str, neighbors))}"
+        self._status[rank] = f"waits for {', '.join(map(str, neighbors))}"
 
     def drawing(self) -> Group:
         """The table and the bar as they are now."""
@@ -190,29 +173,19 @@ class LiveTable(Printer):
             table.add_column(name, justify="right", min_width=8 if wide else None, no_wrap=True)
         table.add_column("state", no_wrap=True)
         # More peers than lines: what fits, those that ended badly first; the last line is of all.
-        room = max(1, self._console.height - 10)
-        shown = sorted(self._rows, key=lambda rank: (self._rows[rank].status not in _BAD, rank))[:room]
+        room, every = max(1, self._console.height - 10), self._status
+        shown = sorted(every, key=lambda rank: (every[rank] not in _BAD, rank))[:room]
         for rank in sorted(shown):
-            row = self._rows[rank]
-            entry = row.entry
-            table.add_row(
-                str(rank),
-                f"{entry['round'] + 1}/{self._rounds}" if entry else "-",
-                decimals(entry.get("train_loss")),
-                decimals(row.accuracy),
-                size(row.bytes_sent),
-                missed(entry),
-                row.status,
-            )
-        accuracies = [row.accuracy for row in self._rows.values() if row.accuracy is not None]
-        if len(shown) < len(self._rows):
-            table.add_row("...", f"{len(self._rows) - len(shown)} more", "", "", "", "", "")
+            entry = self._last.get(rank, {})
+            number = f"{entry['round'] + 1}/{self._rounds}" if entry else "-"
+            figures = decimals(entry.get("train_loss")), decimals(self._accuracy.get(rank)), size(self._sent[rank])
+            table.add_row(str(rank), number, *figures, missed(entry), every[rank])
+        if len(shown) < len(every):
+            table.add_row("...", f"{len(every) - len(shown)} more", "", "", "", "", "")
         table.add_section()
-        table.add_row("all", "", "", decimals(fmean(accuracies) if accuracies else None), size(self._sent()), "", "")
+        accuracy = fmean(self._accuracy.values()) if self._accuracy else None
+        table.add_row("all", "", "", decimals(accuracy), size(self._sent.total()), "", "")
         return table
-
-    def _sent(self) -> int:
-        return sum(row.bytes_sent for row in self._rows.values())
 
 
 def missed(entry: Mapping[str, Any]) -> str:
@@ -241,9 +214,7 @@ class Bar(AbstractContextManager["Bar"]):
         self._terminal.run(self._progress.start)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         self._terminal.run(self._progress.stop)
 
     def begin(self) -> None:

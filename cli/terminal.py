@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any, TextIO
 
 from rich.console import Console
@@ -45,9 +44,7 @@ class Terminal(AbstractContextManager["Terminal"]):
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         threading.Thread(target=self._work, name="terminal", daemon=True).start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *ended: object) -> None:
         self.flush()
         self._jobs.put(None)
 
