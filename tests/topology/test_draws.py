@@ -47,14 +47,6 @@ def test_draws_do_not_depend_on_the_process() -> None:
     assert hashlib.sha256(json.dumps(draws).encode()).hexdigest()[:16] == "21c5228a100e5de4"  # pragma: allowlist secret
 
 
-def test_random_graphs_and_participants_keep_their_draws() -> None:
-    edges = [[0, 1], [0, 6], [0, 7], [1, 3], [1, 7], [2, 4], [2, 5], [2, 7], [3, 4], [3, 6], [4, 5], [5, 6]]
-    assert build("random-regular:3", 8).edges == edges
-    sample = Participation(build("full", 20), 0.25, 0)
-    drawn = [sorted(sample.participants(number)) for number in range(3)]
-    assert drawn == [[7, 10, 15, 17, 18], [0, 3, 9, 14, 19], [8, 11, 17, 18, 19]]
-
-
 @settings(deadline=None, max_examples=60)
 @given(st.integers(2, 100), st.data())
 def test_draws_of_any_density_are_regular(size: int, data: st.DataObject) -> None:

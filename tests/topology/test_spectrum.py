@@ -1,8 +1,7 @@
-"""The mixing speed of graphs, against closed forms and against products of dense matrices."""
+"""The mixing speed of graphs against closed forms (test_graph_contract.py has dense matrices), and its JSON."""
 
 import math
 
-import numpy as np
 import pytest
 
 from dpeer.topology import analyse, build, paper_formula
@@ -35,25 +34,6 @@ def test_the_papers_ring_is_four_times_the_gap(size: int) -> None:
 )
 def test_exact_powers_are_not_lost_to_rounding(gap: float, rounds: int) -> None:
     assert rounds_to_agree(gap) == rounds
-
-
-@pytest.mark.parametrize("size", [4, 12])
-@pytest.mark.parametrize(
-    "name",
-    ["ring", "star", "grid", "exponential-directed", "random-matching", "one-peer-exponential", "fresh-directed:2"],
-)
-def test_the_gap_and_the_rounds_are_those_of_the_norm_of_the_product(name: str, size: int) -> None:
-    graph = build(name, size)
-    product, away, left = np.eye(size), np.eye(size) - 1.0 / size, [1.0]
-    while left[-1] > 1e-3 or len(left) <= graph.period:
-        product = graph.mixing_at(len(left) - 1).sparse @ product
-        left.append(float(np.linalg.norm(away @ product @ away, 2)))
-    found = analyse(graph)
-    assert found.second_singular_value == pytest.approx(left[graph.period], abs=1e-12)
-    assert (found.rounds, found.rounds_to_half) == (
-        next(number for number, one in enumerate(left) if one <= 1e-3),
-        next(number for number, one in enumerate(left) if one <= 0.5),
-    )
 
 
 def test_the_json_document_has_its_keys_in_order() -> None:

@@ -1,16 +1,20 @@
-"""Sums of rows, and the simple weights rules."""
+"""Sums of rows, and the weights rules: the best constant against a search of our own."""
 
 import math
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology import build
+from dpeer.topology import build, spectral_gap
+from dpeer.topology.graphs import FIXED
 from dpeer.topology.mixing_matrix import WEIGHT_RULES, row_sums
+from dpeer.topology.random_graphs import RANDOM
 
 
 @settings(deadline=None, max_examples=50)
@@ -52,3 +56,19 @@ def test_no_matrix_leaves_build_unchecked(monkeypatch: pytest.MonkeyPatch, name:
     monkeypatch.setitem(WEIGHT_RULES, "metropolis", lambda graph: np.full(len(graph.sender), weight))
     with pytest.raises(TopologyError):
         build(name, 4).at(0, 0)
+
+
+@pytest.mark.parametrize("name", sorted({*FIXED, *RANDOM} - {"exponential-directed"}))
+@pytest.mark.parametrize("size", [16, 256])
+def test_no_constant_is_better_than_the_best(name: str, size: int) -> None:
+    graph = nx.Graph(build(name, size).edges)
+    laplacian = nx.laplacian_matrix(graph, nodelist=range(size)).toarray().astype(float)
+    most, values = laplacian.max(), np.linalg.eigvalsh(laplacian)[1:]
+
+    def loss(constant: float) -> float:
+        return float(np.abs(1.0 - constant * values).max()) - 1.0
+
+    searched = minimize_scalar(loss, bounds=(0.0, 1.0 / most), method="bounded", options={"xatol": 1e-12})
+    gap = spectral_gap(build(name, size, weights="best-constant"))
+    assert gap == pytest.approx(-min(searched.fun, loss(1.0 / most)), rel=1e-6, abs=1e-8)
+    assert gap >= spectral_gap(build(name, size, weights="max-degree")) - 1e-12
