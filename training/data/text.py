@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -158,15 +158,6 @@ class TextColumns(NamedTuple):
     texts: tuple[str, ...]
     label: str
     labels: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """For the card of a model."""
-        return {"texts": list(self.texts), "label": self.label, "labels": list(self.labels)}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> TextColumns:
-        """What `to_json` made."""
-        return cls(tuple(content["texts"]), str(content["label"]), tuple(content["labels"]))
 
 
 class TextRows(NamedTuple):

@@ -14,26 +14,9 @@ from torch.nn.functional import mse_loss, pad
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import PartitionError, TaskError
-from dpeer.training.data.holdout import (
-    Indices,
-    count_equal,
-    enough,
-    hold_out,
-    hold_out_alike,
-    hold_out_apart,
-    in_words,
-    numbered,
-)
-from dpeer.training.data.partitions import (
-    MINIMUM_TEST,
-    MINIMUM_TRAIN,
-    NATURAL,
-    OWN,
-    deal_groups,
-    parse,
-    partition_pools,
-)
-from dpeer.training.data.partitions import partition as divide_pool
+from dpeer.training.data import holdout, partitions
+from dpeer.training.data.holdout import Indices
+from dpeer.training.data.partitions import MINIMUM_TEST, MINIMUM_TRAIN, NATURAL, OWN
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.data.tables.inputs import TableInputs
 from dpeer.training.data.tables.prepare import fit
@@ -150,7 +133,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
                 "options": options,
                 "tokens": tokens,
                 "tokenizer": None if data.tokens is None else data.tokens.label,
-                **({} if data.texts is None else {"texts": data.texts.to_json()}),
+                **({} if data.texts is None else {"texts": data.texts._asdict()}),
                 "shape": list(data.shape),
                 "outputs": data.classes or 1,
                 "standardize": scales,
@@ -216,7 +199,7 @@ Halves = tuple[tuple[Pool, Pool], list[tuple[Indices, Indices]]]
 
 
 def _divided(data: Data, size: int, spec: str, test_split: TestSplit, held: HoldOut) -> Halves:
-    parse(spec)
+    partitions.parse(spec)
     if test_split == "shared" and (spec in NATURAL or data.test is None):
         raise PartitionError(
             f"--test-split shared cannot be had with partition {spec!r} of these data: each peer is tested on samples "
@@ -225,14 +208,16 @@ def _divided(data: Data, size: int, spec: str, test_split: TestSplit, held: Hold
     if spec in NATURAL:
         return _natural(data, size, spec, held)
     if data.test is not None:
-        found = partition_pools(data.train.labels(), data.test.labels(), size, spec, held.seed, test_split=test_split)
+        found = partitions.partition_pools(
+            data.train.labels(), data.test.labels(), size, spec, held.seed, test_split=test_split
+        )
         return (data.train, data.test), list(zip(*found, strict=True))
     if data.train.stretches is not None:
         raise PartitionError(
             f"partition {spec!r} would divide one {data.group or 'group'}'s samples among peers: "
             f"use --partition {data.group or 'group'}"
         )
-    whole = divide_pool(data.train.labels(), size, spec, held.seed)
+    whole = partitions.partition(data.train.labels(), size, spec, held.seed)
     return (data.train, data.train), [_halves(data.train, rows, held, rank) for rank, rows in enumerate(whole)]
 
 
@@ -243,7 +228,7 @@ def _natural(data: Data, size: int, spec: str, held: HoldOut) -> Halves:
         known = f"; these know each sample's {data.group}" if data.group else ""
         hint = " (--task csv: name the column that does with group=)" if spec == "group" else ""
         raise PartitionError(f"partition {spec!r}: the data do not say which {spec} a sample is from{known}{hint}")
-    whole = deal_groups(groups, size, spec, held.seed)
+    whole = partitions.deal_groups(groups, size, spec, held.seed)
     if data.test is not None and data.same_groups:
         count = len(data.train)
         return (data.train, data.test), [(rows[rows < count], rows[rows >= count] - count) for rows in whole]
@@ -261,7 +246,7 @@ def _with_validation(pool: Pool, train: Indices, test: Indices, held: HoldOut, r
     if share:
         rng = stream(held.seed, Purpose.HOLD_OUT, rank, 1)
         out = train[_held_out(pool, train, share, rng, apart=held.apart)]
-    if held.only_if_enough and not enough(len(out), len(train), share):
+    if held.only_if_enough and not holdout.enough(len(out), len(train), share):
         out = out[:0]
     return Part(np.setdiff1d(train, out), out, test)
 
@@ -273,7 +258,7 @@ def _held_out(pool: Pool, rows: Indices, share: float, rng: np.random.Generator,
     must be its own, and of overlapping windows.
     """
     if apart:
-        return hold_out_apart(pool.names(rows), share, rng.bytes(16))
+        return holdout.hold_out_apart(pool.names(rows), share, rng.bytes(16))
     stretches, strata, whole = None if pool.stretches is None else pool.stretches[rows], pool.labels()[rows], True
     if pool.groups is not None:
         whole = stretches is None or len(np.unique(stretches)) <= len(np.unique(pool.groups[rows]))
@@ -281,18 +266,18 @@ def _held_out(pool: Pool, rows: Indices, share: float, rng: np.random.Generator,
             group = np.unique(pool.groups[rows], return_inverse=True)[1]
             strata = group * (int(pool.labels().max()) + 1) + strata
     if not whole:
-        return hold_out(strata, stretches, share, rng)
-    return hold_out_alike(strata, stretches, numbered(pool.digests(rows)), share, rng)
+        return holdout.hold_out(strata, stretches, share, rng)
+    return holdout.hold_out_alike(strata, stretches, holdout.numbered(pool.digests(rows)), share, rng)
 
 
 def _about_equal(data: Data, contents: Mapping[str, Sequence[bytes]]) -> list[str]:
     """A line on samples of a peer with equal inputs, and on those that are trained on and tested on all the same."""
     trained, tested = contents["train"], contents["test"]
     found = [*trained, *contents["validation"], *tested]
-    if not (count := count_equal(found)):
+    if not (count := holdout.count_equal(found)):
         return []
     what = "row" if data.schema is not None else "image" if data.pixels else "sample"
-    equal, known = in_words(count, len(found), what), {*trained}
+    equal, known = holdout.in_words(count, len(found), what), {*trained}
     if crossing := sum(one in known for one in tested):
         return [
             f"WARNING: {equal}: {crossing:,} of {len(tested):,} test {what}s equal one that is trained on, so the "

@@ -49,7 +49,8 @@ class NewData:
 
 def _texts(card: Mapping[str, Any], path: Path, tokenizer: str | None, *, labels: bool) -> NewData:
     """Read texts: a .txt with one in each line, or a .tsv with the columns that the model was trained on."""
-    columns = TextColumns.from_json(card["model"]["texts"])
+    stated = card["model"]["texts"]
+    columns = TextColumns(tuple(stated["texts"]), stated["label"], tuple(stated["labels"]))
     tokens = _tokens(card, tokenizer)
     try:
         rows = _text_rows(path, columns)

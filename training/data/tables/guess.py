@@ -346,15 +346,12 @@ def _guess_number(name: str, counts: Mapping[str, int], read: Numbers) -> Guess:
             "few whole numbers: if they are codes, do they mean the same at all sites? If they count or measure "
             f'something, write kind = "number" and range = [{low:g}, {high:g}] in place of values',
         )
-    unit = _asked_unit(read) if read.unit else "in which unit?"
+    bare = next((cell for cell, one in read.single.items() if not one.unit), None)
+    unit = "" if read.unit else "in which unit?"
+    if bare is not None and any(one.unit for one in read.single.values()):
+        unit = f"is {bare!r} in {read.unit}, too?"
     remark = _joined(_strangers(read.strange, counts, "number"), _asked_gaps(gaps), said, unit)
     return Guess(keys, remark, read.strange)
-
-
-def _asked_unit(read: Numbers) -> str:
-    with_unit = [one for one in read.single.values() if one.unit]
-    bare = next((cell for cell, one in read.single.items() if not one.unit), None)
-    return f"is {bare!r} in {read.unit}, too?" if with_unit and bare is not None else ""
 
 
 _LEAST = 1e-9
