@@ -59,16 +59,11 @@ def image_folder(
     known: dict[str, int] = {}  # a group has one number in both pools
     pools, remarks = [], []
     for folder in folders:
-        found = _listed(folder, names, stated=classes is not None)
-        pool, said = _pool(found, channels, image_size, known)
+        pool, said = labelled_images(folder, names, channels, image_size, known, stated=classes is not None)
         pools.append(pool)
-        counts = np.bincount(found.labels, minlength=len(names)).tolist()
+        counts = np.bincount(pool.labels(), minlength=len(names)).tolist()
         shown = ", ".join(f"{name} {count}" for name, count in zip(names, counts, strict=True))
-        remarks += [
-            f"{len(found.paths)} images in {folder.name}; classes: {shown}",
-            *said,
-            *left_out(folder, found.files),
-        ]
+        remarks += [f"{len(pool)} images in {folder.name}; classes: {shown}", *said]
     return Data(
         pools[0],
         pools[1] if len(pools) > 1 else None,
@@ -82,11 +77,24 @@ def image_folder(
     )
 
 
-def labelled_images(where: Path, classes: tuple[str, ...], channels: int, side: int) -> tuple[Pool, tuple[str, ...]]:
-    """The images of one pool with their classes, as training images are read, and lines on what is left out of them."""
-    found = _listed(where, classes, stated=True)
-    pool, said = _pool(found, channels, side, {})
-    return pool, (*said, *left_out(where, found.files))
+def labelled_images(
+    where: Path,
+    classes: tuple[str, ...],
+    channels: int,
+    side: int,
+    known: dict[str, int] | None = None,
+    *,
+    stated: bool = True,
+) -> tuple[Pool, tuple[str, ...]]:
+    """The images of one pool with their classes, and lines on what is left out of them.
+
+    `known` are the numbers of groups of another pool. Where settings do not state the classes, a peer has all of them.
+    """
+    listed = _by_table(where, classes) if (where / LABELS).is_file() else _by_folders(where, classes, stated=stated)
+    inputs, remarks = read_images(TASK, listed.paths, channels, side, resize=True)
+    groups = () if listed.groups is None else (np.array(listed.groups), numbered(listed.groups, known))
+    pool = Pool(inputs, torch.from_numpy(listed.labels), *groups)
+    return pool, (*remarks, *left_out(where, [*listed.paths, where / LABELS]))
 
 
 def all_images(where: Path) -> list[Path]:
@@ -129,18 +137,15 @@ def _table(where: Path) -> Sheet:
 
 
 class _Listed(NamedTuple):
-    """The images of a pool, before they are read: their files, class numbers, all files, and maybe their groups."""
+    """The images of a pool, before they are read: their files, class numbers, and maybe their groups."""
 
     paths: list[Path]
     labels: Indices
-    files: list[Path]
     groups: Sequence[str] | None = None
 
 
-def _listed(where: Path, classes: tuple[str, ...], *, stated: bool) -> _Listed:
-    """The images of a folder; if settings state the classes, a peer need not have every one."""
-    if (where / LABELS).is_file():
-        return _by_table(where, classes)
+def _by_folders(where: Path, classes: tuple[str, ...], *, stated: bool) -> _Listed:
+    """The images in a folder for each class."""
     if strange := [name for name in _inside(where) if name not in classes]:
         raise TaskError(f"task {TASK!r}: the folder {where / strange[0]} is none of the classes {', '.join(classes)}")
     images = [_images(where / name) for name in classes]
@@ -152,7 +157,7 @@ def _listed(where: Path, classes: tuple[str, ...], *, stated: bool) -> _Listed:
             f"task {TASK!r}: class {name!r} has no image ({', '.join(ENDINGS)}) directly in {where / name}; "
             "classes= names classes that other sites alone have"
         )
-    return _Listed(paths, np.repeat(np.arange(len(classes)), [*map(len, images)]), paths)
+    return _Listed(paths, np.repeat(np.arange(len(classes)), [*map(len, images)]))
 
 
 def _by_table(where: Path, classes: tuple[str, ...]) -> _Listed:
@@ -165,18 +170,10 @@ def _by_table(where: Path, classes: tuple[str, ...]) -> _Listed:
     for path, place in zip(paths, sheet.places, strict=True):
         if not path.is_file():
             raise TaskError(f"task {TASK!r}: {sheet.path!r}, row {place}: no image {str(path)!r}")
-    return _Listed(paths, labels, [*paths, where / LABELS], sheet.cells["group"] if group else None)
+    return _Listed(paths, labels, sheet.cells["group"] if group else None)
 
 
 def _images(where: Path) -> list[Path]:
     """A class's images by name; none where it has no folder."""
-    if not where.is_dir():
-        return []
-    # Names with a dot in front are what systems leave beside the images.
-    return sorted(path for path in where.iterdir() if path.suffix.lower() in ENDINGS and path.name[0] != ".")
-
-
-def _pool(found: _Listed, channels: int, side: int, known: dict[str, int]) -> tuple[Pool, tuple[str, ...]]:
-    inputs, remarks = read_images(TASK, found.paths, channels, side, resize=True)
-    groups = () if found.groups is None else (np.array(found.groups), numbered(found.groups, known))
-    return Pool(inputs, torch.from_numpy(found.labels), *groups), remarks
+    found = where.iterdir() if where.is_dir() else ()
+    return sorted(path for path in found if path.suffix.lower() in ENDINGS and not _of_system(path.name))

@@ -30,7 +30,7 @@ from dpeer.training.models.scaling import scale_outputs, standardize
 from dpeer.training.randomness import undisturbed
 from dpeer.training.tasks import Choices
 from dpeer.training.use.blend import Blend
-from dpeer.training.use.new_data import NewData, as_inputs, read_new
+from dpeer.training.use.new_data import NewData, as_inputs, read_new_arrays, read_new_images, read_new_texts, read_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,9 +133,25 @@ class TrainedModel:
         Raises:
             TaskError: It cannot be read; the message says where.
         """
-        return read_new(
-            self.card, self.preparation, Path(path), labels=labels, tokenizer=self._tokenizer, leave_out=leave_out
-        )
+        place, built = Path(path).expanduser(), self.card.get("model") or {}
+        ending = place.suffix.lower() if place.is_file() else ""
+        if not place.exists():
+            raise TaskError(f"{str(place)!r} does not exist")
+        if self.preparation is not None:
+            found = read_rows(self.preparation, place, labels=labels, leave_out=leave_out)
+        elif place.is_dir() and built.get("pixels") and len(built.get("shape", ())) == 3:
+            found = read_new_images(self.card, place, labels)
+        elif ending in (".txt", ".tsv") and built.get("texts"):
+            found = read_new_texts(self.card, place, labels, self._tokenizer)
+        elif ending in (".npy", ".npz"):
+            found = read_new_arrays(self.card, place, labels)
+        else:
+            others = "a folder of images, or " if built.get("pixels") else ""
+            others = "a .txt or .tsv with texts, or " if built.get("texts") else others
+            raise TaskError(f"{str(place)!r}: expected {others}a .npy or .npz file with the model's inputs")
+        if not len(found):
+            raise TaskError(f"{str(place)!r} has no rows")
+        return found
 
     def predict(self, data: Any) -> Predictions:
         """Predict new rows.
@@ -147,7 +163,9 @@ class TrainedModel:
         Raises:
             TaskError: The data cannot be read, or the model fails on them.
         """
-        new = data if isinstance(data, NewData) else self._given(data)
+        if isinstance(data, str | Path):
+            data = self.read(data)
+        new = data if isinstance(data, NewData) else NewData(as_inputs(self.card, data, "the inputs"), None)
         outputs, _ = self._outputs(new, torch.zeros(len(new), dtype=torch.int64))
         return Predictions(outputs, self.classes, new.keys, new.remarks, new.flags)
 
@@ -168,11 +186,6 @@ class TrainedModel:
         if found is None:
             raise TaskError(f"these {len(new.labels)} labels and the outputs of this model have no figures")
         return found
-
-    def _given(self, data: Any) -> NewData:
-        if isinstance(data, str | Path):
-            return self.read(data)
-        return NewData(as_inputs(self.card, data, "the inputs"), None)
 
     def _outputs(self, new: NewData, targets: Tensor) -> tuple[Tensor, Tensor]:
         if not len(new):

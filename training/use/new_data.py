@@ -47,7 +47,7 @@ class NewData:
         return len(self.inputs)
 
 
-def _texts(card: Mapping[str, Any], path: Path, tokenizer: str | None, *, labels: bool) -> NewData:
+def read_new_texts(card: Mapping[str, Any], path: Path, labels: bool, tokenizer: str | None) -> NewData:
     """Read texts: a .txt with one in each line, or a .tsv with the columns that the model was trained on."""
     stated = card["model"]["texts"]
     columns = TextColumns(tuple(stated["texts"]), stated["label"], tuple(stated["labels"]))
@@ -91,54 +91,6 @@ def _tokens(card: Mapping[str, Any], tokenizer: str | None) -> Tokens:
     return found
 
 
-_ARRAYS = (".npy", ".npz")
-INPUTS, TARGETS = "inputs", "targets"
-
-
-def read_new(
-    card: Mapping[str, Any],
-    preparation: Preparation | None,
-    path: Path,
-    *,
-    labels: bool,
-    tokenizer: str | None = None,
-    leave_out: bool = False,
-) -> NewData:
-    """Read a file or a folder.
-
-    Args:
-        card: The model's.
-        preparation: How rows of a table become inputs; None for other data.
-        path: A csv or parquet file for a table, else a folder of images, a .txt or .tsv of texts, or a .npy or .npz
-            file.
-        labels: Whether labels are needed.
-        tokenizer: The tokenizer.json that the model was trained with; None for bytes, and for other data.
-        leave_out: Whether rows of a table that cannot be read are left out; else they refuse the file.
-
-    Raises:
-        TaskError: It is not there, not of that kind, empty, or damaged; or it has no labels.
-    """
-    path = path.expanduser()
-    if not path.exists():
-        raise TaskError(f"{str(path)!r} does not exist")
-    built = card.get("model") or {}
-    if preparation is not None:
-        found = read_rows(preparation, path, labels=labels, leave_out=leave_out)
-    elif path.is_dir() and built.get("pixels") and len(built.get("shape", ())) == 3:
-        found = _images(card, path, labels)
-    elif path.suffix.lower() in (".txt", ".tsv") and path.is_file() and built.get("texts"):
-        found = _texts(card, path, tokenizer, labels=labels)
-    elif path.suffix.lower() in _ARRAYS and path.is_file():
-        found = _arrays(card, path, labels)
-    else:
-        others = "a folder of images, or " if built.get("pixels") else ""
-        others = "a .txt or .tsv with texts, or " if built.get("texts") else others
-        raise TaskError(f"{str(path)!r}: expected {others}a .npy or .npz file with the model's inputs")
-    if not len(found):
-        raise TaskError(f"{str(path)!r} has no rows")
-    return found
-
-
 def read_rows(preparation: Preparation, path: Path, *, labels: bool, leave_out: bool = False) -> NewData:
     """Read rows of a csv or parquet file by their columns' names, whatever their order in the file.
 
@@ -165,7 +117,8 @@ def read_rows(preparation: Preparation, path: Path, *, labels: bool, leave_out: 
     return NewData(inputs, targets, keys, remarks + found.remarks, found.flags, len(places))
 
 
-def _images(card: Mapping[str, Any], path: Path, labels: bool) -> NewData:
+def read_new_images(card: Mapping[str, Any], path: Path, labels: bool) -> NewData:
+    """Read a folder of images; with labels, a folder for each class or a table of them."""
     channels, side, _ = card["input_shape"]
     if labels:
         classes = tuple(card.get("classes") or map(str, range(card["model"]["outputs"])))
@@ -184,15 +137,16 @@ def _scaled(images: Tensor) -> Tensor:
     return Pool(images, torch.zeros(len(images), dtype=torch.int64)).rows(np.arange(len(images)))[0]
 
 
-def _arrays(card: Mapping[str, Any], path: Path, labels: bool) -> NewData:
+def read_new_arrays(card: Mapping[str, Any], path: Path, labels: bool) -> NewData:
+    """Read a .npy of inputs, or a .npz with the arrays "inputs" and "targets"."""
     found = _loaded(path)
-    if INPUTS not in found and len(found) == 1:
-        found = {INPUTS: next(iter(found.values()))}
-    for name, wanted in ((INPUTS, True), (TARGETS, labels)):
-        if wanted and name not in found:
+    if "inputs" not in found and len(found) == 1:
+        found = {"inputs": next(iter(found.values()))}
+    for name in ("inputs", "targets") if labels else ("inputs",):
+        if name not in found:
             raise TaskError(f"{str(path)!r} has no array {name!r}; it has {', '.join(found) or 'none'}")
-    inputs = as_inputs(card, found[INPUTS], str(path))
-    targets = _as_targets(found[TARGETS], len(inputs), str(path)) if labels else None
+    inputs = as_inputs(card, found["inputs"], str(path))
+    targets = _as_targets(found["targets"], len(inputs), str(path)) if labels else None
     return NewData(inputs, targets, {"row": tuple(str(number) for number in range(len(inputs)))})
 
 
@@ -200,7 +154,7 @@ def _loaded(path: Path) -> dict[str, Any]:
     try:
         found = np.load(path, allow_pickle=False)  # never objects: they could run code
         if isinstance(found, np.ndarray):
-            return {INPUTS: found}
+            return {"inputs": found}
         with found:
             return {name: found[name] for name in found.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:

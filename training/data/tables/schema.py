@@ -9,7 +9,7 @@ import tomllib
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -179,13 +179,8 @@ AnyColumn = Annotated[
     Field(discriminator="kind"),
 ]
 KINDS: Mapping[str, type[BaseModel]] = {
-    "number": Number,
-    "category": Category,
-    "yes-no": YesNo,
-    "date": Date,
-    "text": Text,
-    "group": Group,
-    "ignore": Ignore,
+    get_args(kind.model_fields["kind"].annotation)[0]: kind
+    for kind in (Number, Category, YesNo, Date, Text, Group, Ignore)
 }
 """Every kind of column by its name."""
 
