@@ -30,11 +30,6 @@ class Scheme(NamedTuple):
     name: str
     value: float
 
-    @property
-    def pathological(self) -> bool:
-        """Whether each peer holds so many classes."""
-        return self.name in _PATHOLOGICAL
-
 
 def parse(spec: str) -> Scheme:
     """Parse what ``--partition`` takes. Whether the data have groups such as writers is checked later.
@@ -209,7 +204,7 @@ def partition_pools(
     both = _classes(train_labels if test_labels is None else np.concatenate([train_labels, test_labels]))
     train, test = both[:count], None if test_labels is None else both[count:]
     classes = int(train.max()) + 1 if len(train) else 0
-    if scheme.pathological and scheme.value > classes:
+    if scheme.name in _PATHOLOGICAL and scheme.value > classes:
         raise PartitionError(f"partition {spec!r}: the data has only {classes} classes, so C can be 1 to {classes}")
     rng = stream(seed, Purpose.PARTITION)
     for _ in range(_DRAWS):

@@ -97,13 +97,9 @@ def _call_by_layers(model: nn.Module) -> None:
     """
     for layer in model.modules():
         if isinstance(layer, nn.TransformerEncoderLayer):
-            layer.register_forward_pre_hook(_nothing)
+            layer.register_forward_pre_hook(lambda *_: None)
         elif isinstance(layer, nn.TransformerEncoder):
             layer.use_nested_tensor = False
-
-
-def _nothing(layer: nn.Module, arguments: tuple[Any, ...]) -> None:
-    """A hook without effect."""
 
 
 def _remarks(text: str, layers: Mapping[str, nn.Module], count: int, before: int) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpeer import plugins
@@ -23,8 +22,6 @@ Takes = Literal["images", "series", "text", "anything"]
 are whole numbers, or numbers in any shape."""
 
 _DIMENSIONS: Mapping[Takes, int] = {"images": 3, "series": 2, "text": 1}
-_NONE: Mapping[str, Any] = MappingProxyType({})
-
 _PLUGIN = plugins.Kind("model", "class", "CLASS", TaskError, lambda thing: hasattr(thing, "forward"))
 
 
@@ -34,7 +31,6 @@ class Model:
 
     Attributes:
         name: What ``--model`` calls it.
-        summary: One line about it.
         where: ``module:maker``; the class or function makes it from (shape, outputs), and takes the model's options
             as keyword arguments. Empty for a user's own, whose name says where.
         takes: What one input is.
@@ -43,7 +39,6 @@ class Model:
     """
 
     name: str
-    summary: str
     where: str
     takes: Takes
     least: int = 1
@@ -88,46 +83,36 @@ class Model:
         return defaults(self.maker()) | dict(self.defaults)
 
 
-def _transformer(name: str, summary: str, maker: str, takes: Takes, least: int = 1, **defaults: Any) -> Model:
-    return Model(name, summary, f"transformers:{maker}", takes, least, defaults)
+def _transformer(name: str, maker: str, takes: Takes, least: int = 1, **defaults: Any) -> Model:
+    return Model(name, f"transformers:{maker}", takes, least, defaults)
 
 
 MODELS: Mapping[str, Model] = {
     model.name: model
     for model in (
-        Model("cnn", "three strided convolutions, for images on a CPU", "networks:CNN", "images", 8),
-        Model("digits", "three convolutions for 8x8 digits, 15,498 parameters", "networks:DigitsNet", "images", 5),
-        Model("resnet18-gn", "ResNet-18 with GroupNorm, 11 million parameters", "networks:ResNet18", "images", 8),
-        Model("dp-cnn", "private learning papers' for CIFAR-10, 667,402 parameters", "networks:DPCNN", "images", 22),
-        Model("emnist-cnn", "federated papers' for EMNIST, 1.2 M parameters", "networks:EmnistCNN", "images", 6),
-        Model("fedavg-cnn", "FedAvg's for MNIST, 1.7 million parameters", "networks:FedAvgCNN", "images", 4),
-        Model("cnn1d", "three strided convolutions over time, for series", "networks:CNN1d", "series", 8),
-        Model("mlp", "one hidden layer of 64, for tables; takes anything, flattened", "networks:MLP", "anything"),
-        Model(
-            "small-body", "1,548 parameters to share, on frozen random features; for privacy", "networks:SmallBody",
-            "anything",
-        ),
-        _transformer("vit-tiny", "vision transformer, 5.7 million parameters", "vit", "images"),
-        _transformer("vit-base", "ViT-Base, 86 million parameters", "vit", "images", layers=12, width=768, heads=12),
-        _transformer("swin-tiny", "Swin transformer, 28 million parameters", "swin", "images", 8),
-        _transformer(
-            "swin-base", "Swin-Base, 87 million parameters", "swin", "images", 8, layers=[2, 2, 18, 2], width=128,
-            heads=[4, 8, 16, 32],
-        ),
-        _transformer(
-            "roberta", "RoBERTa-Base for texts, 86 million parameters and the vocabulary's", "roberta", "text",
-        ),
-        _transformer(
-            "roberta-tiny", "RoBERTa with 2 layers of 64, for a CPU", "roberta", "text", layers=2, width=64, heads=4,
-        ),
-        _transformer("bert", "BERT-Base for texts, 86 million parameters and the vocabulary's", "bert", "text"),
+        Model("cnn", "networks:CNN", "images", 8),
+        Model("digits", "networks:DigitsNet", "images", 5),
+        Model("resnet18-gn", "networks:ResNet18", "images", 8),
+        Model("dp-cnn", "networks:DPCNN", "images", 22),
+        Model("emnist-cnn", "networks:EmnistCNN", "images", 6),
+        Model("fedavg-cnn", "networks:FedAvgCNN", "images", 4),
+        Model("cnn1d", "networks:CNN1d", "series", 8),
+        Model("mlp", "networks:MLP", "anything"),
+        Model("small-body", "networks:SmallBody", "anything"),
+        _transformer("vit-tiny", "vit", "images"),
+        _transformer("vit-base", "vit", "images", layers=12, width=768, heads=12),
+        _transformer("swin-tiny", "swin", "images", 8),
+        _transformer("swin-base", "swin", "images", 8, layers=[2, 2, 18, 2], width=128, heads=[4, 8, 16, 32]),
+        _transformer("roberta", "roberta", "text"),
+        _transformer("roberta-tiny", "roberta", "text", layers=2, width=64, heads=4),
+        _transformer("bert", "bert", "text"),
     )
-}  # fmt: skip
+}
 """Every built-in model by its name."""
 
 
 def build_model(
-    name: str, shape: tuple[int, ...], outputs: int, options: Mapping[str, Any] = _NONE, *, tokens: bool = False
+    name: str, shape: tuple[int, ...], outputs: int, options: Mapping[str, Any] | None = None, *, tokens: bool = False
 ) -> nn.Module:
     """Make a model with fresh weights from torch's global generator.
 
@@ -153,7 +138,7 @@ def build_model(
         what = "token numbers of" if tokens else "inputs have"
         wanted = _WANTED[model.takes].format(model.least)
         raise TaskError(f"--model {name} takes {wanted}, the task's {what} shape {shape}; try {fitting}")
-    make, chosen = model.maker(), model_options(name, options)
+    make, chosen = model.maker(), model_options(name, options or {})
     with blame(f"model {name!r} failed", lambda: f"it is called with {shape}, an input's shape, and {outputs} outputs"):
         made = make(shape, outputs, **chosen)
     if not isinstance(made, nn.Module):
@@ -170,7 +155,7 @@ def find_model(name: str) -> Model:
     if name in MODELS:
         return MODELS[name]
     if ":" in name or name.endswith(".py"):
-        return Model(name, "a user's own", "", "anything")
+        return Model(name, "", "anything")
     raise UnknownName("model", name, [*sorted(MODELS), "FILE.py:CLASS"])
 
 

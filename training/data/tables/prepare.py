@@ -128,7 +128,10 @@ def fit(schema: Schema, raw: Array, *, own: bool) -> Preparation:
         ConfigurationError: Nothing may be computed, and a column has no range.
     """
     columns = {} if schema.plain else of_kind(schema, Number, Date)
-    fillings = {name: _stated_filling(column) for name, column in columns.items()}
+    fillings = {}  # what the schema says, else the middle of the range, else 0
+    for name, column in columns.items():
+        stated, (low, high) = filling_of(column), range_of(column) or (0.0, 0.0)
+        fillings[name] = (low + high) / 2 if stated is None else stated
     if not own:
         if columns and (without := schema.without_range):
             raise ConfigurationError(
@@ -146,12 +149,6 @@ def fit(schema: Schema, raw: Array, *, own: bool) -> Preparation:
     mean, scale = _scaling(np.where(gaps, [*fillings.values()], values))
     found = zip(fillings.items(), mean.tolist(), scale.tolist(), strict=True)
     return Preparation(schema, {name: {"filling": it, "mean": one, "scale": other} for (name, it), one, other in found})
-
-
-def _stated_filling(column: Any) -> float:
-    """What the schema says a gap counts as, else the middle of the range, else 0."""
-    stated, (low, high) = filling_of(column), range_of(column) or (0.0, 0.0)
-    return (low + high) / 2 if stated is None else stated
 
 
 def _scaling(values: Array) -> tuple[Array, Array]:
