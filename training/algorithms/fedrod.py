@@ -33,15 +33,17 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, pad
+from torch.nn.utils import skip_init
 
 from dpeer.exceptions import TaskError
 from dpeer.training.algorithms.base import Algorithm
@@ -79,19 +81,9 @@ class OwnHead:
         return nullcontext()
 
 
-def hypernetwork_shapes(inputs: int, hidden: int, outputs: int) -> dict[str, tuple[int, ...]]:
-    """The shapes of a hypernetwork's parameters by name, in the order in which they lie in nu."""
-    return {
-        "hidden.weight": (hidden, inputs),
-        "hidden.bias": (hidden,),
-        "output.weight": (outputs, hidden),
-        "output.bias": (outputs,),
-    }
-
-
 def hypernetwork_count(inputs: int, hidden: int, outputs: int) -> int:
-    """The number of a hypernetwork's parameters; arguments as for `hypernetwork_shapes`."""
-    return sum(math.prod(shape) for shape in hypernetwork_shapes(inputs, hidden, outputs).values())
+    """The number of parameters of a hypernetwork for a head of so many."""
+    return hidden * (inputs + 1) + outputs * (hidden + 1)
 
 
 class MadeHead:
@@ -104,21 +96,16 @@ class MadeHead:
     def __init__(self, shared: nn.Linear, about: Tensor, hidden: int, change: Tensor, seed: int) -> None:
         self._shapes = {name: parameter.shape for name, parameter in shared.named_parameters()}
         self._sizes = [shape.numel() for shape in self._shapes.values()]
-        shapes = hypernetwork_shapes(len(about), hidden, sum(self._sizes))
         self._about, self._change = about, change
-        self._start = _first(shapes, seed).to(change.device)
-        parts = torch.split(self._start, [math.prod(shape) for shape in shapes.values()])
-        named = [
-            (name, nn.Parameter(part.reshape(shape))) for (name, shape), part in zip(shapes.items(), parts, strict=True)
-        ]
-        self._parameters = [parameter for _, parameter in named]
-        self.trained = Flat("hypernetwork", named)
+        linear_ = partial(skip_init, nn.Linear, device=change.device, dtype=torch.float32)
+        layers = linear_(len(about), hidden), linear_(hidden, sum(self._sizes))
+        self._start = _first(layers, seed).to(change.device)
+        self._network = nn.Sequential(layers[0], nn.ReLU(), layers[1])
+        self.trained = Flat("hypernetwork", [*self._network.named_parameters()])
 
     def made(self) -> Mapping[str, Tensor]:
         """See `OwnHead`."""
-        u, b, v, c = self._parameters
-        values = linear(linear(self._about, u, b).relu(), v, c)
-        parts = zip(self._shapes.items(), torch.split(values, self._sizes), strict=True)
+        parts = zip(self._shapes.items(), torch.split(self._network(self._about), self._sizes), strict=True)
         return {name: part.view(shape) for (name, shape), part in parts}
 
     def now(self) -> Mapping[str, Tensor]:
@@ -141,13 +128,12 @@ class MadeHead:
             torch.sub(self.trained.data, self._start, out=self._change)
 
 
-def _first(shapes: Mapping[str, tuple[int, ...]], seed: int) -> Tensor:
+def _first(layers: Iterable[nn.Linear], seed: int) -> Tensor:
     """The initial nu: the distribution of ``torch.nn.Linear``, uniform up to 1 / sqrt(inputs of the layer)."""
     random, drawn = stream(seed, Purpose.HYPERNETWORK), []
-    for name, shape in shapes.items():
-        layer = name.partition(".")[0]
-        bound = 1 / math.sqrt(shapes[f"{layer}.weight"][1])
-        drawn.append(random.uniform(-bound, bound, math.prod(shape)))
+    for layer in layers:
+        bound = 1 / math.sqrt(layer.in_features)
+        drawn += [random.uniform(-bound, bound, values.numel()) for values in layer.parameters()]
     return torch.from_numpy(np.concatenate(drawn).astype(np.float32))
 
 
