@@ -108,11 +108,6 @@ class Batches:
         """An index, moved to where `take` needs it, once for many minibatches."""
         return index if self._tensors is None else index.to(self.compute.device)
 
-    @property
-    def in_memory(self) -> bool:
-        """Whether samples are rows of tensors, so that no code of the dataset's runs when they are read."""
-        return self._tensors is not None
-
     def __len__(self) -> int:
         return len(self._dataset)
 
@@ -174,7 +169,7 @@ class Batches:
             TaskError: A sample is such.
         """
         kinds: dict[str, None] = {}
-        for number in range(1 if self.in_memory else len(self)):
+        for number in range(len(self) if self._tensors is None else 1):
             pair = self.take(self.located(torch.tensor([number], device="cpu")))
             kinds[described(inputs=pair[0], targets=pair[1])] = None
             if len(kinds) > 1 or not all(map(_is_row, pair)):

@@ -56,11 +56,6 @@ class Combination:
         return "sample" if self.sample else "client" if isinstance(self.session, ClientSession) else None
 
     @property
-    def optimizer_given(self) -> bool:
-        """Whether the user has chosen an optimizer."""
-        return "optimizer" in self.h.model_fields_set
-
-    @property
     def heads(self) -> list[str]:
         """The parameters of the task's head that are trained."""
         return [n for n, p in self.task.model.named_parameters() if p.requires_grad and is_under(n, self.task.head)]
@@ -105,7 +100,7 @@ ROWS: tuple[Row, ...] = (
         "loss can weight classes itself; kind=regression has none)",
     ),
     (
-        lambda c: c.is_(LocalAdamW, FedAdamW) and c.h.optimizer != "adamw" and c.optimizer_given,
+        lambda c: c.is_(LocalAdamW, FedAdamW) and c.h.optimizer != "adamw" and "optimizer" in c.h.model_fields_set,
         "--optimizer {h.optimizer}: {name} takes steps of adamw; leave it out",
     ),
     # Privacy of each record.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,22 +23,6 @@ def new_vector(count: int, device: torch.device = CPU) -> Tensor:
     return torch.zeros(count, dtype=torch.float32, device=device)
 
 
-class Exchanged(Protocol):
-    """Values that peers exchange, shape (count,), float32.
-
-    Attributes:
-        trackers: The parts that a peer keeps as they are where it takes others' values for its own.
-    """
-
-    data: Tensor
-    count: int
-    trackers: Sequence[slice]
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        """The content of the vector, in plain JSON values; offsets count elements."""
-
-
 class Flat:
     """Some of a model's parameters as one contiguous float32 vector, and their gradients as another.
 
@@ -52,10 +36,9 @@ class Flat:
         grad: Where the gradients are to lie, shape (count,).
 
     Attributes:
+        trackers: The parts that a peer keeps as they are where it takes others' values for its own.
         layout: Each parameter's name, the parameter, and where it lies in the vectors.
     """
-
-    trackers: Sequence[slice]
 
     def __init__(self, phase: Phase, named: Named, data: Tensor | None = None, grad: Tensor | None = None) -> None:
         self.phase: Phase = phase
@@ -197,6 +180,10 @@ class Extended:
         found, skipped = self._body.manifest, self._extras.data.numel()
         found["parameters"] = [{**entry, "offset": entry["offset"] + skipped} for entry in found["parameters"]]
         return {**found, "count": self.count, "extras": self._extras.sizes}
+
+
+Exchanged: TypeAlias = Flat | Extended
+"""Values that peers exchange."""
 
 
 def check_extras(sizes: Any, algorithm: str, *, shares: bool) -> dict[str, int]:

@@ -77,7 +77,6 @@ class LocalBaseline:
         epochs: Passes over the data in a round.
         completed: The number of rounds that it has completed.
         rounds: The number of rounds in all.
-        steps: The number of steps of all rounds.
     """
 
     def __init__(
@@ -94,24 +93,29 @@ class LocalBaseline:
         evaluate_every: int = 1,
         compute: Compute = HOST,
     ) -> None:
-        h, changes = hyperparameters, local_budget(hyperparameters, gradients)
-        self.epochs, self.completed = int(changes["body_epochs"]), 0
+        h = hyperparameters
+        self.epochs, self.completed = max(1, round(gradients)), 0
+        steps = None if h.local_steps is None else math.ceil(h.local_steps * self.epochs / h.body_epochs)
         self.rounds, self._takes_part = h.rounds, takes_part
         self._to_finish = True
         self._keeps_best, self._every = keep == "best", evaluate_every
         self._steps = _Stoppable(compute)
+        own = h.model_copy(update={"body_epochs": self.epochs, "local_steps": steps})
         self.learner = build_learner(
-            task, "local", h.model_copy(update=changes), rank=rank, seed=seed, keep=keep,
-            evaluate_on=evaluate_on, compute=compute, pace=self._steps,
+            task, "local", own, rank=rank, seed=seed, keep=keep, evaluate_on=evaluate_on, compute=compute,
+            pace=self._steps,
         )  # fmt: skip
         an_epoch = math.ceil(self.learner.about.samples / h.batch_size)
-        self._a_round = changes.get("local_steps") or self.epochs * an_epoch
-        self.steps = self._a_round * sum(takes_part(number) for number in range(self.rounds))
+        self._a_round = steps or self.epochs * an_epoch
 
     def plan(self, rounds: int, *, finish: bool) -> None:
         """Train so many rounds in all, as the run has had more or fewer than planned; `finish` as the peer's model."""
         self.rounds, self._to_finish = rounds, finish
-        self.steps = self._a_round * sum(self._takes_part(number) for number in range(rounds))
+
+    @property
+    def steps(self) -> int:
+        """The number of steps of all rounds."""
+        return self._a_round * sum(map(self._takes_part, range(self.rounds)))
 
     @property
     def made(self) -> int:
@@ -159,8 +163,7 @@ class LocalBaseline:
         """
         self.learner.load(directory)
         self.completed = completed
-        steps = self.steps // max(1, sum(map(self._takes_part, range(self.rounds))))
-        self._steps.made = steps * sum(map(self._takes_part, range(completed)))
+        self._steps.made = self._a_round * sum(map(self._takes_part, range(completed)))
 
     def rows(self) -> tuple[Evaluation, Rows | None]:
         """See `TorchLearner.rows`; of the rounds so far, and finished as the peer's own model is after the last.
@@ -180,13 +183,6 @@ class LocalBaseline:
         if self.done and self._to_finish:
             self.learner.fine_tune(self.rounds - 1)
             self._to_finish = False
-
-
-def local_budget(h: Hyperparameters, gradients: float) -> dict[str, Any]:
-    """The hyperparameters with which `local` computes as many gradients in a round as a peer's algorithm does."""
-    epochs = max(1, round(gradients))
-    steps = None if h.local_steps is None else math.ceil(h.local_steps * epochs / h.body_epochs)
-    return {"body_epochs": epochs} | ({} if steps is None else {"local_steps": steps})
 
 
 def independent_copy(task: Task) -> Task:

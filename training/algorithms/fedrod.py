@@ -81,11 +81,6 @@ class OwnHead:
         return nullcontext()
 
 
-def hypernetwork_count(inputs: int, hidden: int, outputs: int) -> int:
-    """The number of parameters of a hypernetwork for a head of so many."""
-    return hidden * (inputs + 1) + outputs * (hidden + 1)
-
-
 class MadeHead:
     """A head that a hypernetwork makes; the hypernetwork is trained, and its change is mixed.
 
@@ -192,7 +187,8 @@ class FedRoD(Algorithm):
         if self.options.personal == "linear" or not weights:
             return {}  # a head without such a weight is refused by `start`, in words
         made = sum(shape.numel() for shape in shapes.values())
-        return {_EXTRA: hypernetwork_count(weights[0][0], self.options.hidden, made)}
+        inputs, hidden = weights[0][0], self.options.hidden
+        return {_EXTRA: hidden * (inputs + 1) + made * (hidden + 1)}
 
     def start(self, peer: Trainer) -> None:
         """Find the head, count the classes, and make the personal head."""

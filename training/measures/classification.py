@@ -42,10 +42,11 @@ def measure_classes(shares: Numbers, guess: Whole, truth: Whole, names: tuple[st
     values = {"accuracy": wilson(int((guess == truth).sum()), len(truth))}
     values |= {name: found[name] for name in _BOOTSTRAPPED}
     values |= {name: classes[1][name] for name in ("sensitivity", "specificity")} if binary else {}
+    pairs = np.bincount(truth * len(names) + guess, minlength=len(names) ** 2)
     return figures | {
         "values": values,
         "classes": classes,
-        "confusion": _confusion(guess, truth, len(names)),
+        "confusion": pairs.reshape(len(names), -1).tolist(),
     }
 
 
@@ -67,11 +68,6 @@ def _shares_of(rows: Classified, number: int) -> dict[str, Any]:
         "sensitivity": wilson(int((guessed & is_it).sum()), int(is_it.sum())),
         "specificity": wilson(int((~guessed & ~is_it).sum()), int((~is_it).sum())),
     }
-
-
-def _confusion(guess: Whole, truth: Whole, count: int) -> list[list[int]]:
-    found: list[list[int]] = np.bincount(truth * count + guess, minlength=count**2).reshape(count, count).tolist()
-    return found
 
 
 BINS = 10
