@@ -127,25 +127,16 @@ class Gossip:
             far = [rank for rank, body in bodies.items() if distance(body, self._released) > limit]
             refused |= dict.fromkeys(far, "too-far")
         if len(refused) < len(received):
-            put_back = self._kept()
+            trackers = [(part, self._body.data[part].clone()) for part in self._body.trackers]
             if self._released is None:
                 self._add(bodies, weigh(bodies), {})
             else:
                 self._add({}, {self._rank: 1.0}, {})
-            put_back()
+            with torch.no_grad():
+                for part, values in trackers:
+                    self._body.data[part].copy_(values)
         self._released = None
         return refused
-
-    def _kept(self) -> Callable[[], None]:
-        """Copies the trackers; a call of the result puts them back."""
-        before = [(part, self._body.data[part].clone()) for part in self._body.trackers]
-
-        def put_back() -> None:
-            with torch.no_grad():
-                for part, values in before:
-                    self._body.data[part].copy_(values)
-
-        return put_back
 
     def rebase(self) -> None:
         """Count the next update from the body as it is now, where updates are counted from what mixing gave.

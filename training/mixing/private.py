@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from dpeer.training import payload
 from dpeer.training.codecs.base import Dense
 from dpeer.training.device import host
 from dpeer.training.flat import Exchanged
-from dpeer.training.mixing.gossip import Gossip
+from dpeer.training.mixing.gossip import Gossip, Weigh
 from dpeer.training.mixing.guard import Guard, Vectors
 from dpeer.training.payload import Payload
 from dpeer.training.randomness import Purpose, stream
@@ -84,16 +84,13 @@ class PrivateGossip(Gossip):
         """The released values; the base without a release, for the body may hold what was not noised."""
         return [torch.from_numpy(self._base)] if self._released is None else self._released
 
-    def _kept(self) -> Callable[[], None]:
-        """Of the base, too: what stays in it is what the last mixing gave, and nothing that was trained since."""
-        put_back, before = super()._kept(), [(part, self._base[part].copy()) for part in self._body.trackers]
-
-        def both() -> None:
-            put_back()
-            for part, values in before:
-                self._base[part] = values
-
-        return both
+    def adopt(self, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
+        """See `Gossip.adopt`; trackers stay in the base, too, as the last mixing gave them."""
+        before = self._base
+        refused = super().adopt(received, weigh)
+        for part in self._body.trackers:
+            self._base[part] = before[part]
+        return refused
 
     def rebase(self) -> None:
         """See `Gossip.rebase`."""
