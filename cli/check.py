@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from dpeer.federation.site_check import Asked, check_site
 from dpeer.results.units import read_duration, read_rate
 
 _COLORS = {Level.PASS: "green", Level.WARN: "yellow", Level.FAIL: "red"}
+_option = partial(click.option, cls=GroupedOption, group="The check")
+
 _WIDTH = 14
 """Columns of what was looked at."""
 
@@ -28,27 +31,25 @@ _WIDTH = 14
     "--rank", cls=GroupedOption, group="The run", required=True, metavar="R",
     help="The rank, or `env` (Slurm, MPI, pods).",
 )  # fmt: skip
-@click.option(
-    "--connect", is_flag=True, cls=GroupedOption, group="The check",
+@_option(
+    "--connect", is_flag=True,
     help="Also dial the neighbors: where both ends check at once, a message as long as a hello must pass both ways. "
     "Not beside a running peer.",
 )  # fmt: skip
-@click.option(
-    "--within", default="60s", type=Time(), metavar="TIME", cls=GroupedOption, group="The check", show_default=True,
+@_option(
+    "--within", default="60s", type=Time(), metavar="TIME", show_default=True,
     help="How long --connect waits for neighbors.",
 )  # fmt: skip
-@click.option(
-    "--bandwidth", metavar="RATE", cls=GroupedOption, group="The check",
+@_option(
+    "--bandwidth", metavar="RATE",
     help="Rate of this site's line, such as 20Mbit, for the forecast.",
 )  # fmt: skip
-@click.option(
+@_option(
     "--strict",
     is_flag=True,
-    cls=GroupedOption,
-    group="The check",
     help="Exit with 1 for a WARN, too, and not only for a FAIL.",
 )
-@click.option("--json", "as_json", is_flag=True, cls=GroupedOption, group="The check", help="Print JSON.")
+@_option("--json", "as_json", is_flag=True, help="Print JSON.")
 @members_option
 @resume_or_start_option
 @run_options(*option_names(FaultSettings), listed=False)

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import click
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from dpeer.sections import in_words
 
@@ -51,15 +50,13 @@ def stated(section: type[BaseModel], *names: str, **more: Any) -> Callable[[F], 
 
     def decorate(command: F) -> F:
         for name in reversed(names):
-            command = _stated(section.model_fields[name], name, **more)(command)
+            field = section.model_fields[name]
+            kind = click_type(without_none(field.annotation))
+            given = {"type": kind, "default": field.default, "help": in_words(field)} | more
+            command = click.option(flag(name), name, **given)(command)
         return command
 
     return decorate
-
-
-def _stated(field: FieldInfo, name: str, **more: Any) -> Callable[[F], F]:
-    given = {"type": click_type(without_none(field.annotation)), "default": field.default, "help": in_words(field)}
-    return click.option(flag(name), name, **{**given, **more})
 
 
 def flag(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +18,26 @@ _LEFT_OUT = (*SpeedSettings.model_fields, "secret", "insecure", "rank")
 _SETTINGS = tuple(name for name in option_names(FaultSettings) if name not in _LEFT_OUT)
 
 
+_option = partial(click.option, cls=GroupedOption, group="The files")
+
+
 @click.command(cls=GroupedCommand, short_help="Write a federation file and keys.")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=Path(), metavar="[FOLDER]")
-@click.option(
-    "--hosts", type=click.Path(dir_okay=False, path_type=Path), cls=GroupedOption, group="The files", metavar="FILE",
+@_option(
+    "--hosts", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="A line for each rank: HOST, HOST:PORT, a whole address, or - for one that only dials out; then the name of "
     "its site. Without it all peers run on one host.",
 )  # fmt: skip
-@click.option(
-    "--keys", is_flag=True, cls=GroupedOption, group="The files",
+@_option(
+    "--keys", is_flag=True,
     help="Make the keys of all ranks here. Without it each site makes its own, which is safer.",
 )  # fmt: skip
-@click.option(
-    "--operator", is_flag=True, cls=GroupedOption, group="The files",
+@_option(
+    "--operator", is_flag=True,
     help="Make the key of an operator, and list it in the file.",
 )  # fmt: skip
-@click.option(
-    "--bind-all", is_flag=True, cls=GroupedOption, group="The files",
+@_option(
+    "--bind-all", is_flag=True,
     help="Each rank listens at all interfaces of its host: for containers, and where its address is a router's.",
 )  # fmt: skip
 @setting_options(*_SETTINGS, listed=False)

@@ -114,29 +114,18 @@ def run_options(*names: str, listed: bool = True) -> Callable[[F], F]:
     return decorate
 
 
-def members_option(command: F) -> F:
-    """`--members`, of the commands of one peer."""
-    return click.option(
-        "--members", type=click.Path(dir_okay=False, path_type=Path), cls=GroupedOption, shown=False,
-        group="The run", metavar="FILE",
-        help="A member list, for a rank that the federation file has not, or a new disk.",
-    )(command)  # fmt: skip
-
-
-def resume_or_start_option(command: F) -> F:
-    """`--resume-or-start`, of the commands of one peer."""
-    return click.option(
-        "--resume-or-start", is_flag=True, cls=GroupedOption, group="The run",
-        help="Resume a run, if any: for services, after reboots.",
-    )(command)  # fmt: skip
-
-
-def json_summary_option(command: F) -> F:
-    """`--json`, of the commands that run peers."""
-    return click.option(
-        "--json", "as_json", is_flag=True, cls=GroupedOption, group="The run",
-        help="Print the summary as JSON.",
-    )(command)  # fmt: skip
+members_option = click.option(
+    "--members", type=click.Path(dir_okay=False, path_type=Path), cls=GroupedOption, shown=False,
+    group="The run", metavar="FILE",
+    help="A member list, for a rank that the federation file has not, or a new disk.",
+)  # fmt: skip
+resume_or_start_option = click.option(
+    "--resume-or-start", is_flag=True, cls=GroupedOption, group="The run",
+    help="Resume a run, if any: for services, after reboots.",
+)  # fmt: skip
+json_summary_option = click.option(
+    "--json", "as_json", is_flag=True, cls=GroupedOption, group="The run", help="Print the summary as JSON."
+)
 
 
 def _option(name: str, *, listed: bool) -> Callable[[F], F]:

@@ -75,7 +75,9 @@ def settings(
     chosen = _chosen(" ".join(word).strip().lower())
     if federation is not None:
         number = own_rank("0" if rank is None else rank)
-        _print_values(chosen, _values(federation, flags, number), as_json=as_json, every=every or bool(word))
+        from dpeer.federation.config import origins  # torch: not for a list
+
+        _print_values(chosen, origins(federation, flags, number), as_json=as_json, every=every or bool(word))
         return
     if rank is not None or every or any(value not in (None, {}) for value in flags.values()):
         raise ConfigurationError("--rank, --all and flags of settings say what a file's values come to: give --of FILE")
@@ -140,13 +142,6 @@ def _chosen(words: str) -> list[Listed]:
     if not found:
         raise UnknownName("setting", words.replace(" ", "-"), [one.flag.removeprefix("--") for one in every])
     return found
-
-
-def _values(file: Path, flags: dict[str, Any], rank: int) -> dict[str, tuple[Any, str]]:
-    """By setting the value with which `dpeer start` runs a rank, and where it comes from."""
-    from dpeer.federation.config import origins  # torch: not for a list
-
-    return origins(file, flags, rank)
 
 
 def _print_values(chosen: list[Listed], values: dict[str, tuple[Any, str]], *, as_json: bool, every: bool) -> None:

@@ -113,6 +113,7 @@ SIZE_LIMIT = 200
 
 _TILES = 6
 _COLORMAP = "cividis"
+_WHITE = (1.0, 1.0, 1.0, 1.0)
 
 
 def tiles(report: Report) -> Panel:
@@ -128,10 +129,9 @@ def tiles(report: Report) -> Panel:
     values = [_by_rank(group, measure) for group, _ in shown]
     known = [value for found in values for value in found.values()]
     scale = Normalize(min(known), max(known)) if known else Normalize(0, 1)
-    if known and scale.vmin == scale.vmax:
-        scale = Normalize(min(known) - 0.01, max(known) + 0.01)
     for axes, (group, graph), found in zip(grid, shown, values, strict=False):
-        _draw(axes, graph, found, scale)
+        color = colormaps[_COLORMAP]
+        draw_tile(axes, graph, [color(scale(found[rank])) if rank in found else _WHITE for rank in range(graph.size)])
         axes.set_title(f"{wrap(group.name, 34 if columns > 1 else 70)}\n{axes.get_title()}", fontsize=10)
     for axes in grid[len(shown) :]:
         axes.set_visible(False)
@@ -155,15 +155,6 @@ def tiles(report: Report) -> Panel:
     )
     alt = "Drawings of graphs. " + " ".join(f"{g.label}: {graph.label} of {graph.size} peers." for g, graph in shown)
     return Panel(title, caption, alt, figure)
-
-
-def _draw(axes: Axes, graph: Topology, found: dict[int, float], scale: Normalize) -> None:
-    white = (1.0,) * 4
-    draw_tile(
-        axes,
-        graph,
-        [colormaps[_COLORMAP](scale(found[rank])) if rank in found else white for rank in range(graph.size)],
-    )
 
 
 def _graph(group: Group) -> Topology | None:

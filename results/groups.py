@@ -213,8 +213,16 @@ class Curve:
 
 def by_round(group: Group, key: Figure) -> Curve:
     """The mean over seeds of the means over peers, in the rounds that all seeds have."""
-    series = [run.by_round(key) for run in group.runs]
-    shared = sorted(set.intersection(*(set(values) for values in series)))
+    return _curve([run.by_round(key) for run in group.runs])
+
+
+def distance_by_round(group: Group) -> Curve:
+    """The mean consensus distance by round, over the seeds that recorded it."""
+    return _curve([{number: [far] for number, far in run.distances.items()} for run in group.runs if run.distances])
+
+
+def _curve(series: Sequence[Mapping[int, Sequence[float]]]) -> Curve:
+    shared = sorted(set.intersection(*(set(values) for values in series))) if series else []
     means = [fmean(fmean(values[number]) for values in series) for number in shared]
     bands = [np.percentile([value for values in series for value in values[number]], BAND) for number in shared]
     low, high = ([float(band[side]) for band in bands] for side in (0, 1))
@@ -251,16 +259,3 @@ _NEGLIGIBLE = 1e-5
 def settled(distance: float, largest: float = 0.0) -> float:
     """A consensus distance, 0 where bodies differ by no more than rounding; `largest` is the largest beside it."""
     return 0.0 if distance < max(_ROUNDING, _NEGLIGIBLE * largest) else distance
-
-
-def distance_by_round(group: Group) -> Curve:
-    """The consensus distance by round: mean and range over the seeds that recorded it."""
-    series = [run.distances for run in group.runs if run.distances]
-    shared = sorted(set.intersection(*(set(values) for values in series))) if series else []
-    values = [[each[number] for each in series] for number in shared]
-    return Curve(
-        [number + 1 for number in shared],
-        [fmean(v) for v in values],
-        [min(v) for v in values],
-        [max(v) for v in values],
-    )
