@@ -26,10 +26,6 @@ KeepLists = Callable[[MemberList, MemberList | None], Awaitable[object]]
 """Writes the member list that counts, and the one that waits."""
 
 
-async def _keeps_nothing(counts: MemberList, waits: MemberList | None) -> None:
-    """Of a peer that keeps no files."""
-
-
 class Driver:
     """Passes events to the core, carries out its effects, and lets the round loop wait for them.
 
@@ -41,9 +37,7 @@ class Driver:
         broken: Done with the exception that ended the driver, if one did: then nothing that is waited for comes.
     """
 
-    def __init__(
-        self, core: Core, transport: Transport, log: Log, linger: float, keep: KeepLists = _keeps_nothing
-    ) -> None:
+    def __init__(self, core: Core, transport: Transport, log: Log, linger: float, keep: KeepLists) -> None:
         self.core = core
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport = transport

@@ -13,8 +13,8 @@ import torch
 import dpeer
 from dpeer.federation.settings import Settings
 from dpeer.peer.worker import Worker
-from dpeer.simulation.consensus_distance import ConsensusLog
 from dpeer.simulation.run import simulate
+from dpeer.simulation.simulation import ConsensusLog
 
 
 def lines(path: Path) -> dict[int, float]:
