@@ -84,8 +84,9 @@ def test_the_wheel_holds_every_module_once_and_runs_and_the_sdist_makes_the_same
         found = {f"dpeer/{path.relative_to(project)}" for path in (project / package).rglob("*.py")}
         assert found
         expected |= found
-    pages = [path for path in (project / "report/dashboard/page").rglob("*") if path.is_file()]
-    assert len(pages) > 6
+    folders = [project / "report/dashboard/page", project / "report/templates"]
+    pages = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    assert len(pages) > 10
     expected |= {f"dpeer/{path.relative_to(project)}" for path in pages}
 
     wheel = build("wheel", project)
