@@ -80,11 +80,7 @@ def _check_relay(network: NetworkPart, rank: int, address: str) -> None:
 
 
 def relay_listen_address(text: str) -> tuple[str, int]:
-    """Host and port at which a relay listens; the host is an IP address, or "*" for all.
-
-    Raises:
-        AddressError: the text is none, or this host does not have the address.
-    """
+    """Host and port at which a relay listens; the host is an IP address of this host, or "*" for all."""
     match = _TCP.fullmatch(text if "://" in text else f"tcp://{text}")
     if not match or int(match["port"]) > 65535:
         raise AddressError(f"--listen {text!r}: expected tcp://HOST:PORT, for example tcp://*:7790")
@@ -132,12 +128,6 @@ def unanswered(address: str) -> str | None:
 def listen_address(network: NetworkPart, size: int, rank: int, *, encrypted: bool = False) -> str | None:
     """The address at which this rank listens; None if it only dials out.
 
-    Args:
-        network: The addresses and ports.
-        size: The number of peers.
-        rank: Which peer.
-        encrypted: Whether only those get in who prove a key that is listed.
-
     Raises:
         AddressError: the address cannot be used, or must not be without encryption.
     """
@@ -162,11 +152,7 @@ def listen_address(network: NetworkPart, size: int, rank: int, *, encrypted: boo
 
 
 def is_ipc(address: str, key: str) -> bool:
-    """Whether an address is a path on this host.
-
-    Raises:
-        AddressError: it is, but the path cannot be a socket's.
-    """
+    """Whether an address is a path on this host; one that is too long for a socket is refused."""
     match = _IPC.fullmatch(address)
     if match and len(os.fsencode(match["path"])) > LONGEST_PATH:
         raise AddressError(f"{key} = {address!r}: the path of a socket has at most {LONGEST_PATH} bytes")
@@ -174,16 +160,7 @@ def is_ipc(address: str, key: str) -> bool:
 
 
 def check_address(address: str, key: str, *, keyed: bool = True) -> None:
-    """Refuse an address that no peer could be dialled at.
-
-    Args:
-        address: The address.
-        key: What it is an address of, for the error.
-        keyed: Whether the federation has keys, as a relay needs them.
-
-    Raises:
-        AddressError: It is none.
-    """
+    """Refuse an address that no peer could be dialled at; `key` names it, and a relay needs a keyed federation."""
     if is_relay(address):
         if not keyed:
             raise AddressError(f"{key} {address!r}: a relay needs the key of every rank")

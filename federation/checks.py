@@ -23,11 +23,7 @@ Refused = Iterator[tuple[bool, str]]
 
 
 def check_settings(config: RunConfig) -> None:
-    """Refuse settings that contradict each other, the graph or the promise of privacy; no data are read.
-
-    Raises:
-        ConfigurationError: Names the setting, its value, and what would be right.
-    """
+    """Refuse settings that contradict each other, the graph or the promise of privacy; no data are read."""
     _check(_of_settings(config))
     # What follows from settings that cannot be met is refused where it is computed.
     _ = config.meeting, config.protected.guarantee
@@ -35,22 +31,14 @@ def check_settings(config: RunConfig) -> None:
 
 
 def check_exchange(config: RunConfig, graph: Topology) -> None:
-    """Refuse ways to send and mix bodies that contradict each other, the graph or the promise of privacy.
-
-    Raises:
-        ConfigurationError: Names the setting, its value, and what would be right.
-    """
+    """Refuse ways to send and mix bodies that contradict each other, the graph or the promise of privacy."""
     _check(_of_mixing(config))
     if config.algorithm.shares != "nothing":
         check_hostile(config.training, graph)
 
 
 def check_list(config: RunConfig, graph: Topology, rounds: int) -> None:
-    """Refuse a member list whose graph, or number of rounds, does not go with how the run trains.
-
-    Raises:
-        ConfigurationError: Names the setting, its value, and what would be right.
-    """
+    """Refuse a member list whose graph, or number of rounds, does not go with how the run trains."""
     check_exchange(config, graph)
     if rounds != config.training.rounds:
         _check(_of_rounds(config, rounds))
@@ -135,11 +123,7 @@ def _of_rounds(config: RunConfig, rounds: int) -> Refused:
 
 
 def check_hostile(training: TrainingPart, graph: Topology) -> None:
-    """Refuse a robust rule that the graph does not suit; alike on all peers.
-
-    Raises:
-        ConfigurationError: Names the setting, its value, and what would be right.
-    """
+    """Refuse a robust rule that the graph does not suit; alike on all peers."""
     if training.robust == "none":
         return
     flag = f"--robust {training.robust}"
@@ -197,16 +181,7 @@ _WAYS = {
 
 
 def check_first_weights(task: Task, file: Path | None, privacy: str) -> None:
-    """Refuse, in a private run, first weights that records came into which a private run was to protect.
-
-    Args:
-        task: The peer's, with what its model has from the file.
-        file: The file of the first weights.
-        privacy: The level of privacy.
-
-    Raises:
-        ConfigurationError: They are such.
-    """
+    """Refuse, in a private run, first weights that records came into which a private run was to protect."""
     origin = None if task.initial is None else task.initial.origin
     if privacy == "none" or origin not in _WAYS:
         return
@@ -228,12 +203,7 @@ def first_weights_notes(task: Task, file: Path | None, privacy: str) -> list[str
 
 
 def check_plugins(config: RunConfig) -> None:
-    """Refuse an algorithm or a codec of a user's own whose source cannot be read, which peers compare.
-
-    Raises:
-        AlgorithmError: It is the algorithm's.
-        ConfigurationError: It is the codec's.
-    """
+    """Refuse an algorithm or a codec of a user's own whose source cannot be read, which peers compare."""
     if not is_built_in(config.algorithm):
         check_source(f"algorithm {config.algorithm.name}", config.algorithm, AlgorithmError)
     if (codec := find_codec(config.training.compress)) is not None:

@@ -45,30 +45,16 @@ _AFTERWARDS = "head:10"
 
 
 def load(file: Path | None, flags: Mapping[str, Any]) -> Settings:
-    """Settings from a federation file and the flags that were given; flags win, also over `[rank.N]`.
+    """Settings from a federation file (None: ./dpeer.toml if it exists) and flags by name, of which None is not given.
 
-    Args:
-        file: The file, or None for ./dpeer.toml if it exists.
-        flags: By field name; None means not given.
-
-    Raises:
-        ConfigurationError: names the key, the value and what would be right.
+    Flags win, also over `[rank.N]`.
     """
     path = source(file)
     return _settled(read_toml(path, "--federation") if path else {}, flags, path)
 
 
 def origins(file: Path, flags: Mapping[str, Any], rank: int) -> dict[str, tuple[Any, str]]:
-    """By setting the value with which a rank runs, as plain JSON, and where it comes from.
-
-    Args:
-        file: The federation file.
-        flags: As of `load`.
-        rank: The peer.
-
-    Raises:
-        ConfigurationError: names the key, the value and what would be right.
-    """
+    """By setting the value with which a rank runs, as plain JSON, and where it comes from; arguments as of `load`."""
     settings = load(file, flags)
     config = resolve(settings.of_rank(rank), rank)
     chosen = config.algorithm.defaults.keys() - config.given.keys()
@@ -80,11 +66,7 @@ def origins(file: Path, flags: Mapping[str, Any], rank: int) -> dict[str, tuple[
 
 
 def from_flags(flags: Mapping[str, Any]) -> Settings:
-    """Settings from flags alone, wherever the command is called.
-
-    Raises:
-        ConfigurationError: names the key, the value and what would be right.
-    """
+    """Settings from flags alone, wherever the command is called."""
     return _settled({}, flags, None)
 
 
@@ -121,11 +103,7 @@ def source(file: Path | None) -> Path | None:
 
 
 def parse_option(text: str, where: str = "--task-option", example: str = "data=/path/to/data") -> tuple[str, Any]:
-    """A KEY=VALUE, such as of --task-option; the value is TOML where it can be, else the text itself.
-
-    Raises:
-        ConfigurationError: The `=` is missing.
-    """
+    """A KEY=VALUE, such as of --task-option; the value is TOML where it can be, else the text itself."""
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise ConfigurationError(f"{where} {text!r}: expected KEY=VALUE, for example {example}")
@@ -174,11 +152,7 @@ class RunConfig:
 
     @cached_property
     def topology(self) -> Topology:
-        """The graph of all peers.
-
-        Raises:
-            ConfigurationError: No such graph exists.
-        """
+        """The graph of all peers; one that does not exist is an error here."""
         return build_graph(self.graph)
 
     @cached_property
@@ -235,11 +209,7 @@ def _most_active(graphs: Participation, rounds: int, first: int) -> int:
 
 
 def resolve(settings: Settings, rank: int) -> RunConfig:
-    """The configuration of one peer.
-
-    Args:
-        settings: The settings as this rank uses them (`Settings.of_rank`).
-        rank: The peer.
+    """The configuration of one peer, from the settings as its rank uses them (`Settings.of_rank`).
 
     Raises:
         UnknownName: No such algorithm, option or preset exists.

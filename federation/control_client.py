@@ -154,15 +154,7 @@ class Place:
 
 
 def look(runs: Iterable[Path], timeout: float = TIMEOUT) -> list[Place]:
-    """The peers of run folders or of ranks' folders, in this order, those of a run by rank.
-
-    Args:
-        runs: The folders.
-        timeout: Seconds to wait for a peer's answer.
-
-    Raises:
-        ConfigurationError: A folder holds no run.
-    """
+    """The peers of run folders or of ranks' folders, in this order, those of a run by rank."""
     found = [folder for run in runs for folder in ranks_of(run)]
     with ThreadPoolExecutor(_AT_ONCE) as threads:  # one that hangs holds up no other
         return list(threads.map(partial(_place, timeout=timeout), found))
@@ -207,11 +199,7 @@ def left(folder: Path) -> bool:
 
 
 def ranks_of(folder: Path) -> list[Path]:
-    """A rank's folder itself, or those of all ranks in a run folder, by rank.
-
-    Raises:
-        ConfigurationError: It is neither.
-    """
+    """A rank's folder itself, or those of all ranks in a run folder, by rank; any other folder is refused."""
     if not folder.is_dir():
         raise ConfigurationError(f"no folder {str(folder)!r} exists; name the --out of a run, or rank-R in it")
     if found := list(rank_folders(folder).values()):
@@ -223,11 +211,7 @@ def ranks_of(folder: Path) -> list[Path]:
 
 
 def one_rank(folder: Path) -> Path:
-    """The only rank's folder in a run folder, or the folder itself.
-
-    Raises:
-        ConfigurationError: It has none, or several.
-    """
+    """The only rank's folder in a run folder, or the folder itself; several ranks are refused."""
     found = ranks_of(folder)
     if len(found) > 1:
         names = ", ".join(one.name for one in found[:_LISTED]) + (", ..." if len(found) > _LISTED else "")

@@ -53,11 +53,7 @@ def without_main() -> Iterator[None]:
 
 
 def server_context(libraries: Collection[str] = ()) -> ForkServerContext | SpawnContext:
-    """Fork from a server that has torch in memory; spawn where forking is unsafe (macOS).
-
-    Args:
-        libraries: Modules that the server is to import besides; without effect if it runs already, and if it cannot.
-    """
+    """Fork from a server that has torch and these libraries in memory; spawn where forking is unsafe (macOS)."""
     if sys.platform == "darwin":
         return multiprocessing.get_context("spawn")
     server = multiprocessing.get_context("forkserver")
@@ -119,32 +115,14 @@ class Member:
 
 
 class Launcher:
-    """A federation of processes on this machine.
-
-    Args:
-        settings: The federation's.
-        view: Gets the progress.
-        resume: Continue from the checkpoints.
-
-    Attributes:
-        first_failure: The first peer that failed.
-    """
+    """A federation of processes on this machine."""
 
     loop_factory = None
     status = None
 
-    def __init__(
-        self,
-        settings: Settings,
-        view: View,
-        *,
-        resume: bool,
-        encrypt: bool = False,
-    ) -> None:
+    def __init__(self, settings: Settings, view: View, *, resume: bool, encrypt: bool = False) -> None:
         self.first_failure: Member | None = None
-        self._settings = settings
-        self._view = view
-        self._resume = resume
+        self._settings, self._view, self._resume = settings, view, resume
         self._keyrings = keyrings(settings.size) if encrypt else [None] * settings.size
         self._members: list[Member] = []
         self._stopping = False

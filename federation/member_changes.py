@@ -31,17 +31,7 @@ def federation_of(fingerprint: Mapping[str, Any]) -> str:
 
 
 def list_zero(graph: GraphSettings, network: NetworkPart, rounds: int, fingerprint: Mapping[str, Any]) -> MemberList:
-    """The federation file as the list that all others follow.
-
-    Args:
-        graph: The settings of the graph.
-        network: The ranks' tables.
-        rounds: How many the run has.
-        fingerprint: The federation's, as peers compare it.
-
-    Raises:
-        ConfigurationError: No such graph exists, or an address or a key is none.
-    """
+    """The federation file as the list that all others follow."""
     listed, known = addresses.addresses(network, graph.size), keys.public_keys(network, graph.size)
     drawn = build_graph(graph)
     brought = dict(enumerate(drawn.declared))
@@ -66,11 +56,7 @@ def edges_of(graph: Topology) -> str:
 
 
 def graph_of_list(graph: GraphSettings, one: MemberList) -> Topology:
-    """The graph of a list, over its members in the order of their ranks.
-
-    Args:
-        graph: The settings of the graph in the federation file.
-        one: The list.
+    """The graph of a list, over its members in the order of their ranks; `graph` is the federation file's.
 
     Raises:
         MemberListError: No such graph exists, it is another one on this host, or a member cannot be dialled.
@@ -114,7 +100,7 @@ def named_graph(graph: GraphSettings, name: str, members: Mapping[int, Member]) 
 
 
 BuildGraph = Callable[[str, Mapping[int, Member]], Topology]
-"""Builds the graph of a name and of these members (`member_zero.named_graph`)."""
+"""Builds the graph of a name and of these members (`named_graph`)."""
 
 
 @dataclass(frozen=True)

@@ -159,15 +159,7 @@ def federation_file(
     apart: bool,
     bind_all: bool = False,
 ) -> str:
-    """The text of the file.
-
-    Args:
-        values: The settings that it states, plain.
-        sites: The ranks.
-        public: The public key of each rank, hexadecimal; empty where the sites make their own.
-        apart: Whether the ranks are on several hosts.
-        bind_all: Whether each rank listens at all interfaces of its host.
-    """
+    """The text of the file; `public` has the ranks' keys (hexadecimal), unless the sites make their own."""
     values = {"size": len(sites), **values}
     lines = _HEAD.splitlines()
     listed = {name for names in _LISTED.values() for name in names}
@@ -309,19 +301,14 @@ def _check_twice(hosts: Sequence[Site]) -> None:
 
 
 def write(planned: NewFederation, folder: Path, *, keys: bool, operator: bool, bind_all: bool = False) -> list[Path]:
-    """Write all files of a new federation; returns them.
-
-    Nothing is overwritten.
+    """Write all files of a new federation into a folder, and return them; nothing is overwritten.
 
     Args:
         planned: What is to be written.
-        folder: Where to; made where it is missing.
+        folder: Made where it is missing.
         keys: Whether the keys of all ranks are made here, and not by each site.
         operator: Whether an operator's key is made.
         bind_all: Whether each rank listens at all interfaces of its host.
-
-    Raises:
-        OutputError: A file exists, or cannot be written.
     """
     sites, file = planned.sites, folder / DEFAULT_FILE
     secret_files = [folder / KEYS / secret_file(rank) for rank in range(len(sites))] if keys else []

@@ -125,16 +125,7 @@ def run_federation(
 ) -> Result:
     """Run all peers of a federation on this machine and sum up what they left in `settings.out`.
 
-    Args:
-        settings: The federation's.
-        open_runner: Makes what runs the peers.
-        resume: Continue a stopped run.
-        overwrite: Remove an earlier run.
-        open_view: Opens the view of the run's progress.
-        drive: Runs the event loop, and decides what stops it.
-
-    Raises:
-        DpeerError: as documented in dpeer.exceptions; nothing of an earlier run has been removed.
+    Where settings, folders or the graph are refused, nothing of an earlier run has been removed.
     """
     with working_folder_kept():
         out = settings.out.absolute()  # now: a task may change to another folder

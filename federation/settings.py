@@ -55,13 +55,7 @@ _NO_KEYS = ("[key]", "str", "list[str]", "int", "constrained-int", "float", "con
 
 
 class InvalidSettings(ConfigurationError):  # noqa: N818 - reads as what happened
-    """Settings that pydantic has refused.
-
-    Args:
-        error: Pydantic's error.
-        known: All settings.
-        of_rank: The settings that a rank may have of its own.
-    """
+    """Settings that pydantic has refused; a mistake may be nearest to a known one, or to a rank's own."""
 
     def __init__(self, error: ValidationError, known: Collection[str], of_rank: Collection[str]) -> None:
         self._first = error.errors()[0]
@@ -69,12 +63,7 @@ class InvalidSettings(ConfigurationError):  # noqa: N818 - reads as what happene
         super().__init__(str(self.located({}, None)))
 
     def located(self, flags: Mapping[str, Any], path: Path | None) -> ConfigurationError:
-        """The same error, with each mistake named as the user made it: as a flag, or in the file.
-
-        Args:
-            flags: The settings that were given as flags; all others are in the file.
-            path: The federation file; None without one.
-        """
+        """The same error, with the mistake named as the user made it: as one of these flags, or in the file."""
         first = self._first
         parts = [str(part) for part in first["loc"]]
         location = [part for part in parts if part not in _NO_KEYS and not part.startswith("literal[")]
@@ -253,15 +242,7 @@ def _declared(settings: Settings) -> str | None:
 
 
 def check_ranks(settings: Settings, where: str = "") -> None:
-    """Refuse settings of a rank that does not exist; where operators can add members, it may be one of those.
-
-    Args:
-        settings: The federation's.
-        where: Where they stand, such as " in dpeer.toml".
-
-    Raises:
-        ConfigurationError: Names the rank.
-    """
+    """Refuse settings (`where`: such as " in dpeer.toml") of a rank that neither exists nor can be added."""
     for rank in settings.rank:
         if rank < 0 or (rank >= settings.size and not settings.operators):
             raise ConfigurationError(
@@ -292,11 +273,7 @@ def shared(section: type[Section] | None = None) -> tuple[str, ...]:
 
 
 def check_own_data(settings: Settings) -> None:
-    """Refuse one file for several peers that should each have their own, before anything is read.
-
-    Raises:
-        ConfigurationError: Names the ranks and what would be right.
-    """
+    """Refuse one file for several peers that should each have their own, before anything is read."""
     if "path" not in settings.task_options and not settings.rank and settings.partition != "own":
         return
     from dpeer.training.tasks.builtin import check_own_data as check  # torch: only where it can matter

@@ -31,22 +31,11 @@ Tensors = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class SiteRecords:
-    """What a peer's folder holds.
+    """What a peer's folder holds; `content` is its summary.json as it stands in the file, and `card` its model.json.
 
     Attributes:
-        rank: The peer's.
-        summary: Its summary.json.
-        content: The same as it stands in the file.
-        size: The number of peers.
-        rounds: The rounds that were planned.
-        completed_rounds: Those that are complete.
-        body_parameters: The trained numbers that are sent.
-        head_parameters: Those that stay.
-        bytes_sent: The bytes of all bodies that were sent.
-        card: model.json.
         releases: The rounds in which a body was sent.
-        fingerprint: The settings that all peers have compared.
-        federation: Their hash, hexadecimal; its first 16 digits are those of `dpeer check`.
+        federation: The hash of the fingerprint, hexadecimal; its first 16 digits are those of `dpeer check`.
         sent: The tensors of a body.
         stayed: Those of the head.
         body_bytes: The bytes of one copy of the last round's body, with its header; 0 where it sent none.

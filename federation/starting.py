@@ -36,14 +36,7 @@ _VARIABLES = ("SLURM_ARRAY_TASK_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
 
 
 def own_rank(text: str) -> int:
-    """The rank that `--rank` says.
-
-    Args:
-        text: A number from 0, or `ENVIRONMENT`.
-
-    Raises:
-        ConfigurationError: It is neither, or the environment says no rank.
-    """
+    """The rank that `--rank` says: a number from 0, or that of the environment for `ENVIRONMENT`."""
     if text != ENVIRONMENT:
         return _number(text, "--rank")
     if (name := _variable()) is not None:
@@ -77,13 +70,12 @@ class Starting:
     Args:
         settings: The federation's.
         rank: The peer.
-        members: The file of a member list with which it starts; None without one.
-        resume: Whether it goes on in its folder, whose newest list counts where no file is given.
+        members: The file of a member list with which it starts; without one, on a resume, its folder's newest counts.
+        resume: Whether it goes on in its folder.
         resume_or_start: Whether it goes on where its folder holds a run.
 
     Attributes:
         settings: As given, with the addresses and keys of the list.
-        resume: Whether it goes on.
         given: The list of the file; None without one.
         listed: The list that addresses, keys and graph are of; None for the federation file.
         own: The settings as this rank uses them.
@@ -174,20 +166,12 @@ class Starting:
 
     @cached_property
     def neighbors(self) -> tuple[int, ...]:
-        """The ranks that it exchanges bodies with in some round.
-
-        Raises:
-            ConfigurationError: No such graph exists.
-        """
+        """The ranks that it exchanges bodies with in some round."""
         return () if self.graph is None else self.graph.connections(self.rank)
 
     @cached_property
     def to_dial(self) -> Mapping[int, str]:
-        """The neighbors that it dials, and their addresses.
-
-        Raises:
-            AddressError: Neither it nor a neighbor has an address.
-        """
+        """The neighbors that it dials, and their addresses; one of two neighbors needs an address."""
         return dialled(self.rank, self.neighbors, self.everyone)
 
     def unresolvable(self) -> dict[int, str]:

@@ -45,7 +45,7 @@ def keep_one(
     Args:
         folder: The rank's folder.
         summary: Its summary so far.
-        federated: The federated model.
+        federated: Opens the federated model.
         validation_loss: What validation data have chosen its round by; None if they have not.
         baseline: The local-only model, trained to its end.
         facts: The entries of the summary on the run, besides its results.
