@@ -16,12 +16,24 @@ import click
 from dpeer.cli.tables import filled, json_option, plain_table, print_table
 from dpeer.cli.terminal import say
 from dpeer.exceptions import ConfigurationError, DpeerError
-from dpeer.federation import config, member_client
+from dpeer.federation import config, member_changes
 from dpeer.federation.addresses import unanswered
 from dpeer.federation.control_client import NoAnswer, NotRunning, ranks_of
 from dpeer.federation.keys import keys_of, read_operator, signers_of
-from dpeer.federation.member_changes import Change, Situation, described, differences, in_short, named_graph, next_list
-from dpeer.federation.member_client import ask_again, asked, look, read_list, write_list
+from dpeer.federation.member_changes import (
+    Change,
+    Situation,
+    ask_again,
+    asked,
+    described,
+    differences,
+    in_short,
+    look,
+    named_graph,
+    next_list,
+    read_list,
+    write_list,
+)
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.member_list import MOST_ROUNDS, NO_KEY, Member, MemberList, Stamp
 from dpeer.peer.member_files import read_lists
@@ -366,7 +378,7 @@ def _hand_over(folder: Path, before: MemberList, one: MemberList) -> int:
     Raises:
         ConfigurationError: The peer does not take it, or another list counts in its place.
     """
-    member_client.hand(folder, one)
+    member_changes.hand(folder, one)
     say(
         f"dpeer: member list {one.version} is at {folder.name}, which tells the others; dpeer members show {folder} "
         "shows who has it"

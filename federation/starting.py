@@ -14,8 +14,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.federation import addresses, keys
 from dpeer.federation.folders import holds_files
 from dpeer.federation.keys import check_operators, signers_of
-from dpeer.federation.member_changes import graph_of_list, in_short
-from dpeer.federation.member_client import read_list
+from dpeer.federation.member_changes import graph_of_list, in_short, read_list
 from dpeer.federation.policy import Verdicts, find
 from dpeer.federation.settings import RankSettings, Settings
 from dpeer.peer.core.member_list import MemberList

@@ -14,8 +14,8 @@ from dpeer.federation.build import PeerParts
 from dpeer.federation.control_client import held
 from dpeer.federation.folders import naming
 from dpeer.federation.resume_checks import check_same_data
+from dpeer.federation.run import renew
 from dpeer.federation.saved_models import saved_peer
-from dpeer.federation.summary import renew
 from dpeer.peer import checkpoint
 from dpeer.peer.core.wire import federation_id
 from dpeer.peer.member_files import read_lists

@@ -13,8 +13,7 @@ import pytest
 
 from dpeer.cli import members
 from dpeer.federation.keys import signers_of, write_operator
-from dpeer.federation.member_changes import list_zero
-from dpeer.federation.member_client import read_list, write_list
+from dpeer.federation.member_changes import list_zero, read_list, write_list
 from dpeer.federation.settings import Settings
 from dpeer.peer.control import ControlSocket
 from dpeer.peer.core.member_list import Key, MemberList, MemberListError, MemberLists, Word, decode

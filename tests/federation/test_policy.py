@@ -12,7 +12,7 @@ import dpeer as api
 from dpeer import toml_text
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation import config
-from dpeer.federation.member_client import write_list
+from dpeer.federation.member_changes import write_list
 from dpeer.federation.policy import ENVIRONMENT, Policy, find
 from dpeer.federation.settings import Settings
 from dpeer.federation.starting import Starting

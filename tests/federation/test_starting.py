@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.member_changes import edges_of, list_zero
-from dpeer.federation.member_client import write_list
+from dpeer.federation.member_changes import edges_of, list_zero, write_list
 from dpeer.federation.settings import Settings
 from dpeer.federation.starting import Starting, own_rank, source
 from dpeer.peer.core.member_list import Former, Member, MemberList

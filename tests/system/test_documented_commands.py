@@ -19,8 +19,7 @@ from safetensors.torch import save_file
 
 from dpeer.federation.config import load
 from dpeer.federation.keys import write_operator, write_secret
-from dpeer.federation.member_changes import list_zero
-from dpeer.federation.member_client import write_list
+from dpeer.federation.member_changes import list_zero, write_list
 from dpeer.results.effect import Effect
 from dpeer.results.sites import Site
 from dpeer.training.models import build_model

@@ -12,7 +12,7 @@ from rich.console import Console
 from safetensors.numpy import save_file
 
 from dpeer.cli.summary_table import show
-from dpeer.federation.summary import collect
+from dpeer.federation.run import collect
 from dpeer.results.figures import privacy_line
 from dpeer.results.run_folders import find_runs
 
