@@ -97,9 +97,13 @@ def _call_by_layers(model: nn.Module) -> None:
     """
     for layer in model.modules():
         if isinstance(layer, nn.TransformerEncoderLayer):
-            layer.register_forward_pre_hook(lambda *_: None)
+            layer.register_forward_pre_hook(_nothing)
         elif isinstance(layer, nn.TransformerEncoder):
             layer.use_nested_tensor = False
+
+
+def _nothing(layer: nn.Module, arguments: tuple[Any, ...]) -> None:
+    """A hook without effect, of the module's own level so that a model with it can be pickled."""
 
 
 def _remarks(text: str, layers: Mapping[str, nn.Module], count: int, before: int) -> list[str]:
