@@ -147,7 +147,7 @@ def pair(count, line, on_sent=lambda network, nbytes: None, liveness=QUICK, **op
 
 def test_while_a_body_is_on_a_slow_line_no_neighbor_is_called_hanging():
     """A body takes six times as long as it takes until the log names the neighbor, and three deadlines."""
-    slow = dataclasses.replace(LINE, bytes_per_second=160_000, chunk_bytes=2**14)
+    slow = dataclasses.replace(LINE, bytes_per_second=160_000, chunk_bytes=2**16)
     ours = pair(240_000, slow, say_waiting=1.0, deadline=2.0)
     lines = [line for rank in (0, 1) for line in ours.logs[rank]]
     waiting = [line for line in lines if "has been waiting for" in line]

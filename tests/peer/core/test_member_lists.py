@@ -5,7 +5,7 @@ import random
 import pytest
 
 from dpeer.peer.core import member_list
-from dpeer.peer.core.member_list import NO_KEY, RULES, MemberLists, Rule, Stamp, Word
+from dpeer.peer.core.member_list import NO_KEY, RULES, Key, MemberLists, Rule, Stamp, StampTable, Word, by_rank
 from tests.peer.core.test_member_list import after, first
 
 ZERO = first(5)
@@ -162,3 +162,48 @@ def test_a_vote_that_is_taken_back_for_another_list_of_one_number_is_found(monke
     votes = RULES[2]
     monkeypatch.setattr(member_list, "RULES", (*RULES[:2], Rule(votes.then, votes.counts, fickle)))
     assert found()
+
+
+# -- the table of stamps ----------------------------------------------------------------------------------------------
+
+
+KEY, HIGHER = Key(1, b"1" * 32), Key(2, b"2" * 32)
+VOTED, COUNTS = Stamp(KEY, HIGHER), Stamp(HIGHER, NO_KEY)
+
+
+def believes(rank, stamp):
+    return True
+
+
+def test_ranks_with_one_stamp_travel_together():
+    ours = StampTable(0)
+    assert ours.table == []
+    assert all(ours.reached(rank, VOTED) for rank in (0, 300, 7))
+    assert ours.reached(2, COUNTS)
+    assert ours.table == [(VOTED, [0, 7, 300]), (COUNTS, [2])]
+    assert by_rank(ours.table) == {0: VOTED, 7: VOTED, 300: VOTED, 2: COUNTS} == dict(ours)
+
+
+def test_an_entry_grows_and_only_its_rank_raises_it():
+    ours, theirs = StampTable(0), StampTable(1)
+    ours.reached(0, VOTED)
+    assert not ours.reached(0, VOTED)
+    assert theirs.reached(0, COUNTS)
+    assert theirs.reached(1, VOTED)
+    assert ours.merge(theirs.table, believes)
+    assert dict(ours) == {0: VOTED, 1: VOTED}, "what others say of this rank does not count"
+    assert not ours.merge(theirs.table, believes)
+    theirs.reached(1, COUNTS)
+    assert ours.merge(theirs.table, believes)
+    assert not ours.reached(1, VOTED)
+    assert ours[1] == COUNTS
+    assert not ours.merge(ours.table, believes)
+
+
+def test_what_may_not_be_believed_is_left_out_of_the_table_too():
+    ours, theirs = StampTable(0), StampTable(1)
+    theirs.reached(1, VOTED)
+    theirs.reached(2, VOTED)
+    assert ours.merge(theirs.table, lambda rank, stamp: rank == 2)
+    assert by_rank(ours.table) == {2: VOTED}
+    assert not ours.merge(theirs.table, lambda rank, stamp: False)

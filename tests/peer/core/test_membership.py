@@ -3,7 +3,7 @@
 import pytest
 
 from dpeer.peer.config import LivenessConfig
-from dpeer.peer.core.membership import Membership, Status
+from dpeer.peer.core.membership import Dialling, Membership, Neighbor, Place, Status
 
 CONFIG = LivenessConfig(heartbeat=1, suspect_after=3, dead_after=9, stop_grace=2)
 
@@ -124,3 +124,21 @@ def test_one_that_a_list_makes_a_neighbor_has_been_silent_only_since_then(member
     assert members[2].status is Status.ALIVE, "no edge, so no reason to speak"
     members.follow([2, 4], [2, 4], {2: 7, 4: 7}, began=True)
     assert run_clock(members, 30, 50) == [(38, 2)]
+
+
+# -- dialled links ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", [Place("tcp://10.0.0.2:7700", ("aa",)), Place(None, ("aa", "bb"))])
+def test_a_rank_with_another_address_or_key_is_dialled_by_it_once_it_is_not_heard_by_the_old_one_any_more(place):
+    lists = {2: Place(None, ("aa",))}
+    dialling = Dialling(9.0, lists.__getitem__)
+    dialling.add(2, "link", 0.0)
+    neighbor = Neighbor(2, link="link", status=Status.ALIVE, heard_at=5.0)
+    lists[2] = place
+    assert not dialling.overdue("link", neighbor, 6.0), "it is still there"
+    neighbor.turn("goodbye")
+    assert dialling.overdue("link", neighbor, 6.0)
+    assert dialling.begin([2])[0].address == place.address
+    dialling.add(2, "anew", 6.0)
+    assert not dialling.overdue("anew", neighbor, 7.0), "once for each change"
