@@ -373,8 +373,8 @@ class Peer:
                 "dropped": dict(dropped),
                 "warnings": list(self._watch.given),
                 "left_behind": self.core.entry.left_behind,
-                "pauses": pauses.count,
-                "paused_seconds": round(pauses.seconds, 1),
+                "pauses": len(pauses),
+                "paused_seconds": round(sum(pauses), 1),
                 "late_bodies": self.core.lateness.late_bodies,
                 "log_dropped": self._log.dropped,
             }

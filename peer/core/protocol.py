@@ -24,7 +24,6 @@ from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import limits, wire
 from dpeer.peer.core.bodies import Received, Released
 from dpeer.peer.core.connection_setup import ConnectionSetup
-from dpeer.peer.core.deadline import TransferProgress
 from dpeer.peer.core.effects import Effect, Throttle, Write
 from dpeer.peer.core.exchange import Exchange, Lateness, LedgerGuard
 from dpeer.peer.core.limits import sender_of
@@ -75,9 +74,9 @@ class Core:
             state.schedule, state.members, state.inbox, state.log, shares=learner.about.payload_bytes > 0,
             earliest=config.rounds_released, completed=state.round_clock.__getitem__,
         )  # fmt: skip
-        guard, self._transfers, self._tokens = LedgerGuard(state), TransferProgress(state), state.tokens
+        guard, self._tokens = LedgerGuard(state), state.tokens
         self.exchange = Exchange(state, self.entry, guard)
-        self.waiting = Waiting(state, self.exchange, self.lists, guard, self._transfers)
+        self.waiting = Waiting(state, self.exchange, self.lists, guard)
         self.connection_setup = ConnectionSetup(state, self.exchange, self.lists, dialling, self.waiting, guard)
         self.round_budget, self.lateness, self._start = RoundBudget(config.round_seconds), Lateness(state), 0
 
@@ -222,7 +221,8 @@ class Core:
                 if message.round > neighbor.mentioned:  # at most once a round
                     self._tokens.earn(sender_of(neighbor.rank), 1)
                 self.connection_setup.heard(neighbor, message.round, now)
-                self._transfers.acknowledged(neighbor.rank, message.got, now)
+                if (queue := self.send_queues.get(link)) is not None:
+                    queue.acknowledge(message.got, now)
                 neighbor.paused, neighbor.enters = message.paused, message.enters
                 if neighbor.paused and self.round_clock.adds_to(message.presence):
                     self.exchange.send_heartbeats([neighbor.rank])

@@ -6,13 +6,29 @@ small kind, where a new one takes the place of the old one, and the bodies that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import ChunkedBody
 from dpeer.peer.core.limits import SEND_QUEUES
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.transport import Link
+
+
+@dataclass
+class Acknowledged:
+    """Bytes of a body that the other side has, at first and by now, and when it said so.
+
+    Written bytes may wait in buffers of the operating system for as long as a slow line takes. So neighbors say in
+    their heartbeats how much has come.
+    """
+
+    first: int = 0
+    done: int = 0
+    since: float = -math.inf
+    moved: float = -math.inf
 
 
 class SendQueue:
@@ -26,6 +42,7 @@ class SendQueue:
         known: Whether the link is a neighbor's.
         got: How many bytes have come of the other side's body that is on its way; 0 if none is.
         total: How many bytes the body has whose writing has begun last.
+        acknowledged: How many of these have come.
         goodbye: The last message, if the peer leaves.
     """
 
@@ -34,6 +51,7 @@ class SendQueue:
         self.bodies: dict[int, ChunkedBody] = {}
         self.known = False
         self.got = self.total = 0
+        self.acknowledged = Acknowledged()
         self._small: dict[str, Frames] = {}
         self._beat: Callable[[], Frames] | None = None
         self.goodbye: Frames | None = None
@@ -52,6 +70,14 @@ class SendQueue:
     def add_heartbeat(self, heartbeat: Callable[[], Frames]) -> None:
         """Add a heartbeat, which is made when it is written."""
         self._beat = heartbeat
+
+    def acknowledge(self, got: int, now: float) -> None:
+        """Note that so many bytes of a body have come; 0 if none is on its way."""
+        got, known = got if got <= self.total else 0, self.acknowledged
+        if got > known.done > 0:
+            known.done, known.moved = got, now
+        elif got != known.done:
+            self.acknowledged = Acknowledged(got, got, now, now)
 
     def next(self) -> Frames | None:
         """The message that is to be written; None without one. It stays the next one until `taken` is called."""

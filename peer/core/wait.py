@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dpeer.exceptions import PeersMissing, Refused
-from dpeer.peer.core.deadline import LONGEST, RoundDeadline, Transfer, TransferProgress
+from dpeer.peer.core.deadline import LONGEST, RoundDeadline, Transfer
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.membership import Status
+from dpeer.peer.core.send_queue import Acknowledged
 from dpeer.peer.core.state import State
 from dpeer.results.units import duration
 
@@ -60,29 +61,17 @@ class WaitingNow:
     """Why the next round may not begin, in a pause."""
 
 
-@dataclass
-class Pauses:
-    """How many pauses a peer has made, and how long all of them took."""
-
-    count: int = 0
-    seconds: float = 0.0
-
-    def add(self, seconds: float) -> None:
-        """Note a pause."""
-        self.count += 1
-        self.seconds += seconds
-
-
 class WaitReports:
     """What people read of a wait.
 
-    A neighbor that is there counts as slow or hanging once `say_waiting` has brought no sign of progress.
+    A neighbor that is there counts as slow or hanging once `say_waiting` has brought no sign of progress. A body of
+    which no bytes have moved for `dead_after` is not on its way any more.
     """
 
-    def __init__(self, state: State, transfers: TransferProgress, deadline: RoundDeadline) -> None:
-        self._members, self._log = state.members, state.log
+    def __init__(self, state: State, deadline: RoundDeadline) -> None:
+        self._state, self._members, self._log = state, state.members, state.log
         self._rounds, self._quiet = state.config.rounds, state.config.say_waiting
-        self._transfers, self._deadline = transfers, deadline
+        self._deadline = deadline
 
     def why(self, wait: Wait, rank: int, now: float) -> str:
         """Why a rank is waited for."""
@@ -111,9 +100,9 @@ class WaitReports:
         where = [f"rank {rank} ({self._progress(wait, rank, now)})" for rank in ranks]
         quiet = now - self._quiet if wait.kind != "adopt" else -math.inf  # no deadline counts for a returner
         still = [
-            rank for rank in ranks if self.transfer(wait, rank, now) is None and self._transfers.moved(rank) <= quiet
+            rank for rank in ranks if self.transfer(wait, rank, now) is None and self._acknowledged(rank).moved <= quiet
         ]
-        due = max(wait.since, *(self._transfers.moved(rank) for rank in ranks)) + self._deadline.seconds
+        due = max(wait.since, *(self._acknowledged(rank).moved for rank in ranks)) + self._deadline.seconds
         one = "which is" if len(still) == len(ranks) else f"of which {', '.join(map(str, still))} is"
         advice = f"it goes on without in {due - now:.0f} s, {self._deadline}" if now < due < math.inf else (
             "--deadline SECONDS: go on without it")  # fmt: skip
@@ -143,9 +132,20 @@ class WaitReports:
 
     def transfer(self, wait: Wait, rank: int, now: float) -> Transfer | None:
         """The body for which a rank is waited for, if it is on its way: its own, or this peer's, which it lacks."""
-        comes = wait.kind in ("collect", "adopt")
-        coming = self._transfers.coming(rank, wait.number, now) if comes else None
-        return coming or self._transfers.going(rank, now)
+        dead_after, link = self._state.config.liveness.dead_after, self._members[rank].link
+        coming = self._state.reassembly.get(link) if wait.kind in ("collect", "adopt") else None
+        if coming is not None and coming.body.round <= wait.number and now - coming.last < dead_after:
+            return Transfer(coming.got, coming.body.payload_bytes, now - coming.since, incoming=True)
+        going, queue = self._acknowledged(rank), self._state.send_queues.get(link)
+        if queue is None or not going.done or now - going.moved >= dead_after:
+            return None
+        seconds = (now - going.since) * going.done / more if (more := going.done - going.first) else 0.0
+        return Transfer(going.done, queue.total, seconds, incoming=False)
+
+    def _acknowledged(self, rank: int) -> Acknowledged:
+        """How much of this peer's body a rank has."""
+        queue = self._state.send_queues.get(self._members[rank].link)
+        return Acknowledged() if queue is None else queue.acknowledged
 
     def overdue(self, wait: Wait, rank: int, now: float) -> str | None:
         """Why a round waits no longer for a neighbor that is there, now that its deadline is over; None if it does.
@@ -155,7 +155,7 @@ class WaitReports:
         deadline, transfer = self._deadline.seconds, self.transfer(wait, rank, now)
         if transfer is not None and transfer.worth_waiting(now - wait.since, deadline):
             return None
-        if transfer is None and now < min(self._transfers.moved(rank), wait.since + LONGEST * deadline) + deadline:
+        if transfer is None and now < min(self._acknowledged(rank).moved, wait.since + LONGEST * deadline) + deadline:
             return None
         fault = "sent nothing within" if transfer is None else "its body comes too slowly for"
         return f"{fault} {deadline:.{0 if deadline >= 10 else 2}f} s ({self._deadline})"

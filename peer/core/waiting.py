@@ -11,13 +11,13 @@ from typing import NamedTuple, get_args
 
 from dpeer.exceptions import CheckpointError, Drained, Isolated, LeftBehind
 from dpeer.peer.core.bodies import Received
-from dpeer.peer.core.deadline import RoundDeadline, TransferProgress
+from dpeer.peer.core.deadline import RoundDeadline
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange, LedgerGuard
 from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.round_clock import NO_QUORUM
 from dpeer.peer.core.state import State
-from dpeer.peer.core.wait import Kind, Pauses, StartWait, Wait, WaitingNow, WaitReports
+from dpeer.peer.core.wait import Kind, StartWait, Wait, WaitingNow, WaitReports
 
 _SOON = 0.001
 """Seconds after a time at which something ends, so that it has ended whatever the rounding."""
@@ -39,23 +39,21 @@ class Waiting:
 
     Attributes:
         start: The wait for the start.
-        pauses: How often this peer has paused because it was cut off, and for how many seconds in all.
+        pauses: The seconds of each pause of this peer.
         drains: Whether this peer was asked to leave: it begins no other round.
         begun_at: Clock time at which the present round began; the one before may not have been on disk yet.
     """
 
-    def __init__(
-        self, state: State, exchange: Exchange, keeper: ListKeeper, guard: LedgerGuard, transfers: TransferProgress
-    ) -> None:
+    def __init__(self, state: State, exchange: Exchange, keeper: ListKeeper, guard: LedgerGuard) -> None:
         self.start = StartWait(state, exchange)
-        self.pauses = Pauses()
+        self.pauses: list[float] = []
         self.drains = False
         self.begun_at = 0.0
         self._config, self._members, self._round_clock = state.config, state.members, state.round_clock
         self._exchange, self._entry, self._log = exchange, exchange.entry, state.log
         self._keeper, self._ledger_guard = keeper, guard
         self._round_deadline = RoundDeadline(state.config.deadline)
-        self._reports = WaitReports(state, transfers, self._round_deadline)
+        self._reports = WaitReports(state, self._round_deadline)
         self._mixed_nothing = False
         self._news_at = 0.0
         self._wait: Wait | None = None
@@ -263,7 +261,7 @@ class Waiting:
 
     def _end_pause(self, wait: Wait, effect: Effect, now: float) -> None:
         self._exchange.paused = False
-        self.pauses.add(now - wait.since)
+        self.pauses.append(now - wait.since)
         if wait.logged and effect == Wake():
             self._log(
                 "info", "pause-over", f"goes on with round {wait.number + 1} after a pause of {now - wait.since:.0f} s",
