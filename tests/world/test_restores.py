@@ -164,7 +164,7 @@ def a_round_that_is_not_charged_is_forgotten_by_a_resume(patch):
 
 _KILLED_TWICE = Scenario(
     1, "ring", 8, 60, wait=300.0, disk=(0.2,),
-    faults=tuple(Fault("power", (3,), at, seconds) for at, seconds in ((5.0, 30.0), (35.5, 0.5), (38.5, 0.5))),
+    faults=tuple(Fault("power", (3,), at, seconds) for at, seconds in ((5.0, 30.0), (35.5, 0.5), (36.7, 0.5))),
 )  # fmt: skip
 _SIDE_BY_SIDE = Scenario(1, "full", 3, 12, wait=300.0, stated=(0, 3, 3))
 
