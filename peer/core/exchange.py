@@ -112,13 +112,6 @@ class Exchange:
                 self.outbox.sent[number].discard(rank)
                 self.outbox.unsent[number].add(rank)
 
-    def forget_useless(self, rank: int) -> None:
-        """Drop bodies of rounds that the rank has long gone past: a neighbor that never reads holds a few, not all."""
-        neighbor = self._members[rank]
-        queue = self._send_queues.get(neighbor.link)
-        if queue is not None:
-            queue.forget_before(neighbor.current_round - 1)
-
     # -- ranks a round waits for ---------------------------------------------------------------------------------
 
     def awaited(self, number: int, now: float) -> list[int]:
@@ -155,15 +148,6 @@ class Exchange:
             for one in self._members.all()
             if one.current_round < rounds
             and ((self._members.is_there(one.rank) and not one.overdue) or self._members.comes_back(one.rank, now))
-        ]
-
-    def parting(self, number: int, now: float) -> list[int]:
-        """The ranks that have not used the body of the round before `number`, after which this peer leaves."""
-        if number - 1 not in self.outbox.frames:
-            return []
-        receivers = self.schedule.at(number - 1).out_neighbors
-        return [
-            rank for rank in receivers if self._members.is_there(rank) and self._members.holds_up(rank, number, now)
         ]
 
     def over(self, number: int) -> bool:

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from dpeer.exceptions import ProtocolError
+from dpeer.peer import transport
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import limits, wire
 from dpeer.peer.core.bodies import Received, Released
@@ -38,19 +39,7 @@ from dpeer.peer.core.wait import Kind
 from dpeer.peer.core.waiting import Waiting
 from dpeer.peer.core.wire import Frames, Goodbyes
 from dpeer.peer.learner import Learner
-from dpeer.peer.transport import (
-    Arrival,
-    Broken,
-    Endless,
-    Event,
-    Identity,
-    Link,
-    Opened,
-    Relayed,
-    TurnedAway,
-    Unreachable,
-    Writable,
-)
+from dpeer.peer.transport import Event, Identity, Link
 from dpeer.topology import Graphs
 
 _NONE: Mapping[int, str] = MappingProxyType({})
@@ -102,21 +91,21 @@ class Core:
     def happened(self, event: Event, now: float) -> list[Effect]:
         """An event of the transport."""
         match event:
-            case Arrival(link, frames, identity):
+            case transport.Arrival(link, frames, identity):
                 self._arrived(link, frames, identity, now)
-            case Opened(link):
+            case transport.Opened(link):
                 self.connection_setup.connected(link, now)
-            case Broken(link):
+            case transport.Broken(link):
                 self.connection_setup.part(link)
-            case Writable(link):
+            case transport.Writable(link):
                 self.state.effects.append(Write(link))
-            case Unreachable(link, reason, _):
+            case transport.Unreachable(link, reason, _):
                 self.reports.unreachable(link, reason)
-            case TurnedAway(place, reason, times):
+            case transport.TurnedAway(place, reason, times):
                 self.reports.count_turned_away(place, reason, times)
-            case Endless(link, place):
+            case transport.Endless(link, place):
                 self.reports.endless(link, place)
-            case Relayed(trouble):
+            case transport.Relayed(trouble):
                 self.reports.relayed(trouble)
         return self.look(now)
 
@@ -360,8 +349,7 @@ class Core:
         if queue is None:
             return None
         if (neighbor := self.members.by_link(link)) is not None:
-            if queue.bodies:
-                self.exchange.forget_useless(neighbor.rank)
+            queue.forget_before(neighbor.current_round - 1)  # a neighbor that never reads holds a few bodies, not all
         elif queue.empty and self.connection_setup.dialling.get(link) is None:
             self.send_queues.forget(link)
         return queue.next()

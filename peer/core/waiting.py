@@ -344,7 +344,7 @@ class Waiting:
             case "linger":
                 return self._exchange.unfinished(wait.number, now)
             case "part":
-                return self._exchange.parting(wait.number, now)
+                return [rank for rank in self._exchange.unsettled(wait.number, now) if self._members.is_there(rank)]
 
     def _bodies(self, number: int) -> dict[int, Received]:
         """The bodies of a round that are here."""

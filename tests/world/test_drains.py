@@ -8,6 +8,7 @@ import pytest
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.protocol import Core
+from dpeer.peer.core.waiting import Waiting
 from tests.thinning import every
 from tests.world.checking import found_in
 from tests.world.drains import generate_drains, generate_pairs
@@ -60,7 +61,8 @@ def test_two_that_leave_at_once_lose_no_round_and_a_connected_quorum_goes_on(see
 
 
 def leave_before_the_last_body_is_used(patch):
-    patch.setattr(Exchange, "parting", lambda self, number, now: [])
+    ranks = Waiting._ranks
+    patch.setattr(Waiting, "_ranks", lambda self, wait, now: [] if wait.kind == "part" else ranks(self, wait, now))
     leave = Core.leave
 
     def hasty(self, reason, now, back_within=0):
