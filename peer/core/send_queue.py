@@ -19,7 +19,7 @@ from dpeer.peer.transport import Link
 
 @dataclass
 class Acknowledged:
-    """Bytes of a body that the other side has, at first and by now, and when it said so.
+    """Bytes of a body that the other side has, at first and by now, and the times of its first and last word.
 
     Written bytes may wait in buffers of the operating system for as long as a slow line takes. So neighbors say in
     their heartbeats how much has come.
@@ -72,7 +72,7 @@ class SendQueue:
         self._beat = heartbeat
 
     def acknowledge(self, got: int, now: float) -> None:
-        """Note that so many bytes of a body have come; 0 if none is on its way."""
+        """Note how many bytes of a body have come; 0 if none is on its way."""
         got, known = got if got <= self.total else 0, self.acknowledged
         if got > known.done > 0:
             known.done, known.moved = got, now
