@@ -23,6 +23,9 @@ _TIMES = 10
 _LEAST = 60.0
 """The deadline found has so many median rounds, and so many seconds, at least: merely slow neighbors are waited for."""
 
+LONGEST = 10
+"""A body that comes at a pace at which it takes more deadlines than these is not worth waiting for."""
+
 
 class RoundDeadline:
     """The deadline of a round.
@@ -63,10 +66,6 @@ class RoundDeadline:
 
     def __str__(self) -> str:
         return f"--deadline{' auto' if self._deadline == 'auto' else ''}"
-
-
-LONGEST = 10
-"""A body that comes at a pace at which it takes more deadlines than these is not worth waiting for."""
 
 
 @dataclass(frozen=True)

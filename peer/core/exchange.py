@@ -16,6 +16,9 @@ from dpeer.peer.core.returner import Entry
 from dpeer.peer.core.state import State
 from dpeer.peer.transport import Link
 
+_LATE = 3
+"""Bodies in a row that were too late for all neighbors, before a line of the log warns of it."""
+
 
 class Exchange:
     """Bodies out and in.
@@ -178,10 +181,6 @@ class Exchange:
             stamps=list(self._round_clock.stamps.table),
             uses=self.schedule.uses(self._members.current_round),
         )
-
-
-_LATE = 3
-"""Bodies in a row that were too late for all neighbors, before a line of the log warns of it."""
 
 
 class Lateness:

@@ -16,6 +16,12 @@ from dpeer.peer.config import LivenessConfig
 from dpeer.peer.core.effects import Dial, Effect
 from dpeer.peer.transport import RELAY, Link
 
+NOT_APPEARED = "did not appear"
+"""Why a neighbor is away that has never been there."""
+
+_LONGEST = 60.0
+"""Seconds between two attempts to dial a rank that stays silent, at most."""
+
 
 class Status(enum.Enum):
     """A neighbor's state of liveness."""
@@ -44,9 +50,6 @@ TRANSITIONS: Mapping[Sign, Mapping[Status, Status]] = {
     "goodbye": dict.fromkeys((Status.ALIVE, Status.SUSPECT, Status.DEAD), Status.GONE),
 }
 """By sign, a neighbor's next state in each of its states; it keeps a state that is not listed."""
-
-NOT_APPEARED = "did not appear"
-"""Why a neighbor is away that has never been there."""
 
 
 @dataclass
@@ -359,10 +362,6 @@ class Membership:
     def holds_up(self, rank: int, number: int, now: float) -> bool:
         """Whether the rank has not reached round `number` and is waited for."""
         return self._neighbors[rank].current_round < number and self.waited_for(rank, number, now)
-
-
-_LONGEST = 60.0
-"""Seconds between two attempts to dial a rank that stays silent, at most."""
 
 
 class Place(NamedTuple):

@@ -10,6 +10,9 @@ from dpeer.topology import Graphs, Neighborhood, Row, temporal_diameter
 _BEGUN = 2
 """Rounds before the present one whose list is still of use: their bodies may have to be sent."""
 
+_GRAPHS = 64
+"""Graphs that are kept: of a few rounds, as this peer and each of some neighbors see them."""
+
 
 def cut_off(number: int, sender: int, receiver: int) -> bool:
     """Whether round `number`'s body cannot get to its receiver any more.
@@ -94,10 +97,6 @@ class Schedule:
             if rank in graph.in_neighbors and cut_off(number, there, here):
                 return False
         return True
-
-
-_GRAPHS = 64
-"""Graphs that are kept: of a few rounds, as this peer and each of some neighbors see them."""
 
 
 class ListedGraph:

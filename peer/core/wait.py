@@ -22,6 +22,14 @@ neighbors that need this peer after it: after the last round ("linger"), or the 
 LONG_WAIT = 3600.0
 """Seconds between two lines of the log about a long wait, at most."""
 
+_MET_WITHIN = 60.0
+"""Seconds after all ranks have been there in which neighbors meet, at least: they dial each other about as often."""
+
+_MINUTE = 60.0
+
+_LISTED = 20
+"""Ranks that a line of the log names."""
+
 
 @dataclass
 class Wait:
@@ -167,15 +175,6 @@ class WaitReports:
     def _shown(self, number: int) -> int:
         """A round as messages name it: counted from 1, and none after the last one."""
         return min(number, self._rounds - 1) + 1
-
-
-_MET_WITHIN = 60.0
-"""Seconds after all ranks have been there in which neighbors meet, at least: they dial each other about as often."""
-
-_MINUTE = 60.0
-
-_LISTED = 20
-"""Ranks that a line of the log names."""
 
 
 class StartWait:
