@@ -433,7 +433,7 @@ class Dialling:
     def begin(self, ranks: Iterable[int]) -> list[Effect]:
         """Dial these ranks, except those that are dialled already.
 
-        Of two links to one rank each new connection would end the other's, where keys show whose they are.
+        Of two links to one rank each new connection would end the other's.
         """
         found = sorted({*ranks} - self._begun - {one.rank for one in self._links.values()})
         self._begun.update(found)

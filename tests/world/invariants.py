@@ -248,7 +248,7 @@ def _vanished(world, pair, now):
 
 
 def links(world, life):
-    """A peer dials each rank on one link: of two, each new connection ends the other's, where keys show whose it is."""
+    """A peer dials each rank on one link: of two, each new connection ends the other's."""
     if life.peer is None:
         return
     dialled = Counter(one.rank for _, one in life.peer.core.connection_setup.dialling.all())
