@@ -1,4 +1,4 @@
-"""Atomic replacement of a file: readers see the old content or the new, never a part."""
+"""Atomic replacement of a file, of which readers see the old content or the new, and flushing to disk."""
 
 from __future__ import annotations
 
@@ -56,6 +56,15 @@ def replacing(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
 def owner_only(path: str, flags: int) -> int:
     """An opener for `open`: a file that it makes can be read by its owner alone."""
     return os.open(path, flags, 0o600)
+
+
+def flush(path: Path) -> None:
+    """Flush a file's content to disk, or of a folder the names in it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -19,10 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpeer.atomic import flush
 from dpeer.exceptions import CheckpointError, system_error
 from dpeer.peer.core.round_budget import RoundLimit
 from dpeer.peer.learner import Buffer, Learner, SaveCopy
-from dpeer.results.files import RELEASED, flush, make_folder, write_json
+from dpeer.results.files import RELEASED, make_folder, write_json
 from dpeer.results.json_fields import number as json_number
 from dpeer.results.json_fields import table_or_empty, total, whole
 from dpeer.results.records import gap

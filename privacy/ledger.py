@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from dpeer.atomic import owner_only
+from dpeer.atomic import flush, owner_only
 from dpeer.exceptions import CheckpointError, ConfigurationError
 from dpeer.privacy.accounting import Charge
 from dpeer.privacy.noise import SCHEME
@@ -307,15 +307,6 @@ def append(path: Path, entry: Mapping[str, Any]) -> None:
     """Add a line to a ledger; it is on disk when this returns."""
     with path.open("ab") as file:
         _write(file, _line(entry))
-
-
-def flush(folder: Path) -> None:
-    """Flush the names of a folder's files to disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _payloads(folder: Path, *endings: str) -> list[Path]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpeer.atomic import replacing
+from dpeer.atomic import flush, replacing
 
 SUMMARY = "summary.json"
 """In a run folder: the results of all peers. In a rank's folder: the results of this peer."""
@@ -117,15 +117,6 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(exist_ok=True)  # for its error where it is a file
     for one in missing:
         flush(one.parent)
-
-
-def flush(path: Path) -> None:
-    """Flush a file's content to disk, or of a folder the names in it."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def parse(text: str) -> dict[str, Any] | None:

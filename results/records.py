@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from dpeer.results.files import finite, flush, parse, replace
+from dpeer.atomic import flush
+from dpeer.results.files import finite, parse, replace
 from dpeer.results.json_fields import JsonFields, figures, json_field, number, table, total, whole, wholes
 
 Figure = Literal[
