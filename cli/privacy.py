@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ TableRows = list[tuple[str, str, str]]
 """Names, values and what they mean."""
 
 _NUMBER = click.FloatRange(1e-6, 1e6)
-_COUNT = click.IntRange(1, 10**9)
+_count = partial(click.option, type=click.IntRange(1, 10**9))
 
 
 @click.command(short_help="Print epsilon of given noise, or the noise for an epsilon.")
@@ -55,46 +56,30 @@ _COUNT = click.IntRange(1, 10**9)
     metavar="EPS",
     help="Epsilon after all rounds, for which the least noise is printed.",
 )
-@click.option("--rounds", type=_COUNT, metavar="T", help="Rounds, with one release of every peer in each.")
+@_count("--rounds", metavar="T", help="Rounds, with one release of every peer in each.")
 @stated(PrivacySettings, "delta", type=click.FloatRange(1e-300, 0.5), metavar="D")
 @stated(PrivacySettings, "clip_norm", type=_NUMBER, metavar="C")
-@click.option(
+@_count(
     "--size",
-    type=_COUNT,
     metavar="N",
     help="Number of peers, for whether training survives; client: also for delta's default and limit.",
 )
-@click.option(
-    "--parameters",
-    type=_COUNT,
-    metavar="P",
-    help="Parameters of the body, those that are shared, for whether training survives.",
+@_count(
+    "--parameters", metavar="P", help="Parameters of the body, those that are shared, for whether training survives."
 )
-@click.option(
+@_count(
     "--batch-size",
-    type=_COUNT,
     metavar="B",
     help="Sample: records in a step's batch, on average; over --records it is the chance q of each to be in it.",
 )
-@click.option(
-    "--records",
-    type=_COUNT,
-    metavar="N",
-    help="Sample: about how many records (or groups) a peer trains with; others may know it.",
+@_count(
+    "--records", metavar="N", help="Sample: about how many records (or groups) a peer trains with; others may know it."
 )
-@click.option(
-    "--steps",
-    type=_COUNT,
-    metavar="K",
-    help="Sample: local steps of a peer in a round, with --dp-head alternate those of the body.",
+@_count(
+    "--steps", metavar="K", help="Sample: local steps of a peer in a round, with --dp-head alternate those of the body."
 )
 @stated(PrivacySettings, "dp_head", default=None, show_default="joint")
-@click.option(
-    "--head-steps",
-    type=_COUNT,
-    metavar="K",
-    help="Sample: local steps of the head in a round; for --dp-head alternate.",
-)
+@_count("--head-steps", metavar="K", help="Sample: local steps of the head in a round; for --dp-head alternate.")
 @click.option(
     "--accountant",
     type=click.Choice(ACCOUNTANTS),
