@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -17,23 +16,17 @@ from dpeer.federation.stop_signals import asked_to_stop
 from dpeer.optional_libraries import check_libraries
 
 
-class _Address(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """PORT or HOST:PORT, as `serve` states it."""
-
-    name = "ADDRESS"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ServeAddress:
-        """The address of a text."""
-        try:
-            return value if isinstance(value, ServeAddress) else read_serve(value)
-        except ValueError as error:
-            self.fail(f"{value!r}: {error}", param, ctx)
+def _address(context: click.Context, option: click.Parameter, value: str) -> ServeAddress:
+    try:
+        return read_serve(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: {error}") from error
 
 
 @click.command(short_help="Serve one page for the peers of this host.")
 @runs_argument
 @click.option(
-    "--listen", type=_Address(), default="0", metavar="[HOST:]PORT", show_default="a free port of loopback",
+    "--listen", callback=_address, default="0", metavar="[HOST:]PORT", show_default="a free port of loopback",
     help="Where the page is served; at HOST all who reach it can read it.",
 )  # fmt: skip
 def dashboard(runs: Sequence[Path], listen: ServeAddress) -> int:
