@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from dpeer.exceptions import TaskError
-from dpeer.training.blocks import Blocks, blocks_of
+from dpeer.training.algorithms.moments import Blocks, blocks_of
 from dpeer.training.models.networks import DigitsNet, ResNet18
 
 

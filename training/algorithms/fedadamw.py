@@ -61,9 +61,8 @@ from torch import Tensor
 
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.fedper import LocalAdamW
-from dpeer.training.algorithms.moments import SecondMoments, second_moment_count
+from dpeer.training.algorithms.moments import Grouping, SecondMoments, second_moment_count
 from dpeer.training.algorithms.options import option
-from dpeer.training.blocks import Grouping
 from dpeer.training.flat import Flat
 from dpeer.training.optimizers import AdamW, Knowledge
 from dpeer.training.split import Split
