@@ -31,9 +31,10 @@ GIVE_UP = 30.0
 REPORT = 30.0
 """Seconds for which refused connections are counted before a line of the log tells them."""
 
-CLAIMS_A_SECOND = 4.0
-CLAIMS_AT_ONCE = 32.0
-"""Claims of one key, in the long run and at once, with half as many and as many more for each listed key."""
+CALLS_A_SECOND = 4.0
+CALLS_AT_ONCE = 32.0
+"""Calls of one key, in the long run and at once, with half as many and as many more for each listed key. Waiting again
+costs nothing: a called peer must not pay for its callers."""
 
 LINES_A_SECOND = 0.1
 LINES_AT_ONCE = 300.0
@@ -176,8 +177,8 @@ class Relay:
                 self._keys[key] = _Key(key, one, self._loop.time() - _BURST)
         self.listed = listed
         # All others may be away, and are called again and again.
-        claims = CLAIMS_A_SECOND + len(listed) / 2, CLAIMS_AT_ONCE + len(listed)
-        self._may_claim = RateLimiter(*claims, len(listed) + 1)
+        calls = CALLS_A_SECOND + len(listed) / 2, CALLS_AT_ONCE + len(listed)
+        self._may_call = RateLimiter(*calls, len(listed) + 1)
         self._may_say = RateLimiter(LINES_A_SECOND, LINES_AT_ONCE, len(listed) + 1)
 
     # -- connections that have proved no key -------------------------------------------------------------------
@@ -223,13 +224,13 @@ class Relay:
                 _tell(connection, messages.UNKNOWN_KEY)
                 return
             self._unproved.pop(task, None)
-            if not self._may_claim.spend(one.key, 1, self._loop.time()):
+            if claim.purpose == LISTEN:
+                await self._wait(connection, one, host)
+            elif self._may_call.spend(one.key, 1, self._loop.time()):
+                await self._call(connection, one, claim.other, task)
+            else:
                 self._refuse("more calls than a key may make", host)
                 _tell(connection, messages.TOO_MANY)
-            elif claim.purpose == LISTEN:
-                await self._wait(connection, one, host)
-            else:
-                await self._call(connection, one, claim.other, task)
         except ProtocolError:
             self._refuse("another protocol", host)
         except OSError:

@@ -213,10 +213,16 @@ async def test_a_key_has_so_many_connections_and_a_newer_one_replaces_that_of_th
 
 async def test_calls_without_end_are_refused_after_some(world):
     one = await world()
-    answers = [await (await one.dial(1, 0)).answer() for _ in range(int(server.CLAIMS_AT_ONCE) + 20)]
+    answers = [await (await one.dial(1, 0)).answer() for _ in range(int(server.CALLS_AT_ONCE) + 20)]
     assert answers[0] == messages.ABSENT
     assert messages.TOO_MANY in answers
-    await one.listen(0)  # another key has its own
+    assert await (await one.dial(2, 0)).answer() == messages.ABSENT  # another key has its own
+
+
+async def test_a_peer_that_is_called_without_end_waits_again_each_time(world):
+    one = await world()
+    for turn in range(int(server.CALLS_AT_ONCE) + 20):
+        await one.join(1 + turn % 2, 0, await one.listen(0))
 
 
 async def test_of_what_one_end_does_not_read_the_relay_holds_one_small_piece(world):
