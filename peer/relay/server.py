@@ -296,7 +296,7 @@ class Relay:
                 while (far := called.take(TAKEN)) is None:
                     await called.waits.wait()
         except TimeoutError:
-            called.here = False
+            called.here = called.line is not None  # it may have come in this very moment
             _tell(near, messages.ABSENT)
         else:
             await self._join(near, far, caller, called)

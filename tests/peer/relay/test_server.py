@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.relay import messages, server
-from dpeer.peer.relay.messages import DIAL, LISTEN, TAKEN, WAITING, prove
+from dpeer.peer.relay.messages import DIAL, LISTEN, TAKEN, WAITING, Verifier, prove
 from dpeer.peer.relay.server import Listed, Relay
 from dpeer.peer.transports.curve import new_secret, public_of
 from tests.peer.intermediaries import listed
@@ -281,6 +282,24 @@ async def test_a_caller_is_joined_when_a_peer_that_was_just_called_waits_again(w
     assert (await far.called(), await near.answer()) == (TAKEN, TAKEN)
     await echo(near, far)
     await echo(*first)
+
+
+async def test_a_peer_that_waits_again_in_the_moment_in_which_a_call_ends_in_vain_can_be_called(world, monkeypatch):
+    monkeypatch.setattr(messages, "CALL_WITHIN", 0.1)
+    one = await world()
+    await one.join(1, 0, await one.listen(0))
+    in_vain = await one.dial(2, 0)
+    holds = Verifier.holds
+
+    def last(verifier, greeting, claim):
+        if claim.purpose == LISTEN:
+            time.sleep(0.2)  # the call's time is over when the claim is looked at
+        return holds(verifier, greeting, claim)
+
+    monkeypatch.setattr(Verifier, "holds", last)
+    await one.listen(0)
+    assert await in_vain.answer() == messages.ABSENT
+    assert await (await one.dial(1, 0)).answer() == TAKEN
 
 
 async def test_a_call_of_a_key_that_has_been_taken_off_the_list_meanwhile_is_not_joined(world):
