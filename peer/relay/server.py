@@ -281,8 +281,8 @@ class Relay:
         if called is None or called is caller or called.listed.federation != caller.listed.federation:
             _tell(near, messages.UNKNOWN_OTHER)
             return
-        if (before := self._calls.pop(pair, None)) is not None:
-            before.cancel()
+        if pair in self._calls:  # no variable: its frame would keep all calls before this one
+            self._calls.pop(pair).cancel()
         used = Counter(key for keys in self._calls for key in keys)
         if not called.here:
             _tell(near, messages.ABSENT)

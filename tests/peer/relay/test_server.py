@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import socket
 import time
@@ -224,6 +225,19 @@ async def test_a_peer_that_is_called_without_end_waits_again_each_time(world):
     one = await world()
     for turn in range(int(server.CALLS_AT_ONCE) + 20):
         await one.join(1 + turn % 2, 0, await one.listen(0))
+
+
+async def test_of_calls_that_replace_each_other_nothing_is_kept(world):
+    one = await world()
+
+    async def tasks():
+        near, far = await one.join(1, 0, await one.listen(0))
+        await echo(near, far)
+        gc.collect()
+        return sum(isinstance(found, asyncio.Task) for found in gc.get_objects())
+
+    first = await tasks()
+    assert max([await tasks() for _ in range(10)]) <= first + 5
 
 
 async def test_of_what_one_end_does_not_read_the_relay_holds_one_small_piece(world):
