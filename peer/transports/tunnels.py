@@ -31,11 +31,13 @@ from dpeer.peer.transport import RELAY
 from dpeer.peer.transports.hosts import LOOPBACK, endpoint, join, receive, split
 from dpeer.peer.transports.proxies import Proxies, dial
 
-_AGAIN, _SELDOM = 0.2, 10.0
-"""Seconds after which a relay is tried again, at first and at most, where it has just failed."""
+_AGAIN, _REFUSED = 2.0, 10.0
+"""Seconds after which a relay is tried again that has just failed, or refused this peer. One that fails and is back
+without end causes a line of the log a second."""
 
 _REST = 0.005
-"""Seconds after each byte of a relay in which none is read: a hostile one must not keep the event loop busy."""
+"""Seconds after each byte and each call of a relay in which none is taken: a hostile one must not keep the event loop
+busy."""
 
 
 class RelayRefusedError(OSError):
@@ -91,14 +93,14 @@ class Tunnels:
         self._staying = asyncio.create_task(self._stay(address, port, most, report))
 
     async def _stay(self, address: str, port: int, most: int, report: Callable[[str | None], None]) -> None:
-        pause, troubled = _AGAIN, False
+        troubled = False
         joints: set[asyncio.Task[None]] = set()
 
         def here() -> None:
-            nonlocal pause, troubled
+            nonlocal troubled
             if troubled:
                 report(None)
-            pause, troubled = _AGAIN, False
+            troubled = False
 
         while True:
             try:
@@ -106,10 +108,10 @@ class Tunnels:
             except OSError as error:
                 report(str(error))
                 troubled = True
-                await asyncio.sleep(_SELDOM if isinstance(error, RelayRefusedError) else pause)
-                pause = min(2 * pause, _SELDOM)
+                await asyncio.sleep(_REFUSED if isinstance(error, RelayRefusedError) else _AGAIN)
                 continue
             joints.add(self._begin(remote, partial(_dialled, port)))
+            await asyncio.sleep(_REST)
             while len(joints) >= most:
                 _, joints = await asyncio.wait(joints, return_when=asyncio.FIRST_COMPLETED)
 

@@ -1,6 +1,7 @@
 """Peers at a relay: what becomes of their links when the relay, or one of them, is away."""
 
 import asyncio
+from functools import partial
 
 import pytest
 from line_emulator import free_ports
@@ -48,7 +49,8 @@ async def test_a_peer_that_is_not_at_the_relay_is_named_and_found_when_it_comes(
         assert await next_of(dialler, Opened) == Opened(link)
 
 
-async def test_a_relay_that_ends_breaks_the_links_and_all_meet_again_when_it_is_back(opened):
+async def test_a_relay_that_ends_breaks_the_links_and_all_meet_again_when_it_is_back(opened, monkeypatch):
+    monkeypatch.setattr(tunnels, "_AGAIN", 0.1)
     (port,) = free_ports(1)
     rings = keyrings(2)
     listener, dialler = (opened(ring) for ring in rings)
@@ -113,6 +115,41 @@ async def test_a_relay_that_falls_silent_is_taken_for_dead(opened, monkeypatch):
         listener = opened(keyrings(2)[0])
         await listener.listen(f"relay://127.0.0.1:{silent.sockets[0].getsockname()[1]}")
         assert "it does not answer" in (await next_of(listener, Relayed)).trouble
+        await listener.close(0)
+
+
+async def called_in_vain(reader, writer, answer):
+    """A false relay's part: this byte and no more."""
+    writer.write(Verifier().greeting())
+    await reader.readexactly(CLAIM_BYTES)
+    writer.write(answer)
+    writer.close()
+
+
+async def test_a_relay_that_calls_without_end_keeps_no_peer_busy(opened, monkeypatch):
+    monkeypatch.setattr(tunnels, "_REST", 0.1)
+    calls = []
+
+    async def call(reader, writer):
+        calls.append(writer)
+        await called_in_vain(reader, writer, TAKEN)
+
+    async with await asyncio.start_server(call, "127.0.0.1", 0) as false:
+        listener = opened(keyrings(2)[0])
+        await listener.listen(f"relay://127.0.0.1:{false.sockets[0].getsockname()[1]}")
+        await asyncio.sleep(0.5)
+        assert 1 <= len(calls) <= 6
+        await listener.close(0)
+
+
+async def test_a_relay_that_fails_and_is_back_without_end_fills_no_log(opened):
+    async with await asyncio.start_server(partial(called_in_vain, answer=WAITING), "127.0.0.1", 0) as false:
+        listener = opened(keyrings(2)[0])
+        await listener.listen(f"relay://127.0.0.1:{false.sockets[0].getsockname()[1]}")
+        await next_of(listener, Relayed)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.7):
+                await next_of(listener, Relayed)
         await listener.close(0)
 
 
