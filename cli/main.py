@@ -163,6 +163,8 @@ def _message(error: click.ClickException) -> str:
     message = error.format_message()
     if isinstance(error, click.NoSuchOption) and error.option_name == "--faults":
         return "--faults: only dpeer simulate has a clock and a network of its own (and dpeer compare, which uses it)"
+    if isinstance(error, click.NoSuchOption) and not error.possibilities:
+        message = f"{message.removesuffix('.')}: `dpeer settings WORD` finds a setting by any word of its line"
     extra = "unexpected extra argument" in message and "=" in message
     return message + ("; each KEY=VALUE needs a --task-option of its own" if extra else "")
 

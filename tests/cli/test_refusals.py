@@ -58,6 +58,7 @@ REFUSED = {
     "clutser": "unknown command 'clutser'",
     "--verison": "No such option '--verison'. Did you mean '--version'?",
     "simulate --topolgy ring": "No such option '--topolgy'.",
+    "start --learning-rate 1": "No such option '--learning-rate': `dpeer settings WORD` finds a setting",
     "simulate surplus=1": "Got unexpected extra argument (surplus=1)",
     "cluster --faults faults.toml": "--faults: only dpeer simulate",
     # Settings of a run.
@@ -120,7 +121,7 @@ REFUSED = {
     "keygen": "keygen: give either --rank R or --operator",
     "start --rank 0 --operators ab": "operators.0 = 'ab'",
     "compare --shard 9/8": "'--shard': '9/8'",
-    "algorithms --rho 0.1": "No such option '--rho'.",
+    "algorithms --rho 0.1": "No such option '--rho'",
     "algorithms dfedavg": "unknown algorithm or preset 'dfedavg': did you mean 'dfedavgm'?",
     "schema init visits.csv": "--out 'schema.toml' exists, maybe with edits",
     "schema init visits.csv --out new.toml --target outcom": "unknown column of --target 'outcom' in 'visits.csv'",
