@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
 
-from dpeer.cli.peers_table import peers_table
-from dpeer.cli.tables import print_table
+from dpeer.cli.tables import filled, plain_table, print_table
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import Place, look
-from dpeer.federation.snapshot_words import WITHIN, unready
+from dpeer.federation.snapshot_words import WITHIN, Column, filled_columns, rows, unready
 
 DEFAULT = Path("dpeer-run")
 """The folder of a run that names no other."""
+
+_NUMBERS, _BROKEN, _GAP = 8, 12, 1
+"""Characters that a column of numbers, and one of words, has at least when widths are planned; those between columns.
+
+Planned widths are larger than most cells, so that a live table keeps its columns from look to look.
+"""
 
 runs_argument = click.argument("runs", nargs=-1, type=click.Path(path_type=Path), metavar="[RUN]...")
 
@@ -53,7 +61,7 @@ def status(runs: Sequence[Path], as_json: bool, check: bool, within: int | None)
     if as_json:
         click.echo(json.dumps([one.as_json() for one in found], indent=1))
     else:
-        print_table(peers_table(found))
+        print_table(peers_table("status", found))
     return 0
 
 
@@ -65,3 +73,40 @@ def _check(found: Sequence[Place], within: int) -> int:
         click.echo(f"{one.name}: {'takes part' if why is None else f'does not take part: {why}'}")
         code |= why is not None
     return int(code)
+
+
+def peers_table(
+    where: str, found: Sequence[Place], rates: Sequence[Mapping[str, float]] = (), width: int | None = None
+) -> Table:
+    """The table of these peers, each with its `rates`, and of the members that they know of.
+
+    `width` is the most characters of a line (None: all columns); below is a line with the columns that are left out.
+    """
+    every = rows(found)
+    for row, more in zip(every, rates, strict=False):  # members elsewhere have none
+        row.update(more)
+    columns = filled_columns(where, every)
+    left_out = [] if width is None else _left_out(columns, width)
+    shown = {one: cells for one, cells in columns.items() if one not in left_out}
+    table = filled(plain_table(gap=_GAP), {one.heading: one.kind for one in shown}, zip(*shown.values(), strict=True))
+    if left_out:
+        names = ", ".join(one.heading for one in columns if one in left_out)
+        table.caption, table.caption_justify = Text(f"left out in {width} columns: {names}", style="dim"), "left"
+    return table
+
+
+def _left_out(columns: Mapping[Column, Sequence[str]], width: int) -> list[Column]:
+    """The columns of least worth, for which a line of this width has no room."""
+
+    def planned(one: Column) -> int:
+        if one.kind == "words":
+            return max(cell_len(one.heading), _BROKEN)
+        widest = max(map(cell_len, (one.heading, *columns[one])))
+        return widest if one.name == "rank" else max(widest, _NUMBERS)
+
+    found: list[Column] = []
+    for column in sorted((one for one in columns if one.goes), key=lambda one: one.goes):
+        if sum(planned(one) + 1 + _GAP for one in columns if one not in found) <= width:
+            break
+        found.append(column)
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -11,8 +11,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from dpeer.cli.peers_table import Rates, peers_table
-from dpeer.cli.status import DEFAULT, runs_argument
+from dpeer.cli.status import DEFAULT, peers_table, runs_argument
 from dpeer.cli.tables import print_table, table_width
 from dpeer.federation.control_client import Place, look
 from dpeer.federation.snapshot_words import in_sum
@@ -36,30 +35,39 @@ def top(runs: Sequence[Path], every: float, once: bool) -> int:
     """  # noqa: D301 - \b is click's
     named = runs or [DEFAULT]
     console = Console(highlight=False)
-    found, rates = _look(named, {})
+    before = look(named), time.monotonic()
     try:
         if once or not console.is_terminal:
             time.sleep(every)
-            found, rates = _look(named, rates)
-            print_table(peers_table(found, rates, table_width()))
+            found = look(named)
+            print_table(peers_table("top", found, _rates(found, time.monotonic(), *before), table_width()))
             return 0
-        with Live(_view(found, rates, console.width), console=console, screen=True, auto_refresh=False) as live:
+        with Live(_view(*before, *before, console.width), console=console, screen=True, auto_refresh=False) as live:
             while True:
                 time.sleep(every)
-                found, rates = _look(named, rates)
-                live.update(_view(found, rates, console.width), refresh=True)
+                now = look(named), time.monotonic()
+                live.update(_view(*now, *before, console.width), refresh=True)
+                before = now
     except KeyboardInterrupt:
         return 0
 
 
-def _look(runs: Sequence[Path], before: Mapping[Path, Rates]) -> tuple[list[Place], dict[Path, Rates]]:
-    """The peers, and their bytes a second since the look before."""
-    found, now = look(runs), time.monotonic()
-    rates = {one.folder: Rates(one.answer, now, before.get(one.folder)) for one in found if one.answer is not None}
-    return found, rates
+def _rates(found: Sequence[Place], now: float, earlier: Sequence[Place], then: float) -> list[dict[str, float]]:
+    """Bytes a second that each peer has sent and received since the look before."""
+    before = {one.folder: one.answer for one in earlier}
+    rates: list[dict[str, float]] = []
+    for one in found:
+        known, was = one.answer, before.get(one.folder)
+        rates.append({})
+        if known is not None and was is not None and known["pid"] == was["pid"] and now > then:
+            for name in ("sent", "received"):
+                total, past = (sum(there.get(f"bytes_{name}", 0) for there in at["neighbors"]) for at in (known, was))
+                rates[-1][name] = max(0.0, total - past) / (now - then)
+    return rates
 
 
-def _view(found: Sequence[Place], rates: Mapping[Path, Rates], width: int) -> Group:
+def _view(found: Sequence[Place], now: float, earlier: Sequence[Place], then: float, width: int) -> Group:
     answers = [one.answer for one in found if one.answer is not None]
     line = f"{in_sum(answers, len(found))}; Ctrl-C ends this view, not the run"
-    return Group(peers_table(found, rates, width), Text(), Text(line, style="dim"))
+    table = peers_table("top", found, _rates(found, now, earlier, then), width)
+    return Group(table, Text(), Text(line, style="dim"))

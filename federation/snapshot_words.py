@@ -1,10 +1,15 @@
-"""Words for a peer's snapshot: state, neighbors, last mix and rounds, and why a peer takes no part."""
+"""What is shown of peers: rows of what is known of each, columns with their words, and why a peer takes no part.
+
+`dpeer status`, `dpeer top` and the dashboard show `rows` in `COLUMNS`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
+from dpeer.federation.control_client import Place
 from dpeer.results import units
 
 NONE = "-"
@@ -23,11 +28,31 @@ _WAITS = {
 """By phase, the place of a wait."""
 
 
+def rows(places: Sequence[Place]) -> list[dict[str, Any]]:
+    """What is known of these peers, as their JSON has it and "name"; then of members that they know of elsewhere.
+
+    Those, on other hosts or in folders that were not named, have name, completed, rounds and state alone.
+    """
+    found = [one.as_json() | {"name": one.name} for one in places]
+    asked = {one["name"] for one in found}
+    answers = [one.answer for one in places if one.answer is not None]
+    most = max((one["rounds"] for one in answers if one["rounds"] is not None), default=None)
+    return found + [
+        {
+            "name": f"rank-{rank}", "completed": completed, "rounds": most,
+            "state": "has not come yet" if completed is None else seen(rank, answers),
+        }
+        for rank, completed in members(answers).items() if f"rank-{rank}" not in asked
+    ]  # fmt: skip
+
+
 def state(found: Mapping[str, Any]) -> str:
-    """What a running peer does, from its snapshot: "waits 12 s for bodies: rank 2 (in round 6)".
+    """What a peer does: "waits 12 s for bodies: rank 2 (in round 6)", or why it does not answer.
 
     A snapshot of another version of dpeer may have phases that this one does not know.
     """
+    if "state" in found:
+        return str(found["state"])
     words = {"starting": "starts: reads its data", "work": "trains", "ended": "has ended its rounds"}
     phase = found["phase"]
     parts = [words.get(phase) or f"waits {units.duration(found['waiting_seconds'])} {_WAITS.get(phase, phase)}"]
@@ -87,19 +112,22 @@ def seen(rank: int, answers: Sequence[Mapping[str, Any]]) -> str:
 
 def mix(found: Mapping[str, Any]) -> str:
     """With whom and without whom a peer mixed in its last completed round, and when it last mixed at all."""
-    if not found["completed"]:
+    if not found.get("phase") or not found["completed"]:
         return NONE
     mixed, missed = ([str(rank) for rank in found[name]] for name in ("mixed", "missed"))
     with_whom = f"with {listed(mixed)}" if mixed else "alone"
     words = f"{with_whom}, without {listed(missed)}" if missed else with_whom
     if found.get("mixed_round") is None or found.get("mixed_round") == found["completed"] - 1:
         return words
-    return f"{words}; mixed {ago(found.get('mixed_seconds'))}, in round {found['mixed_round'] + 1}"
+    return f"{words}; mixed {_ago(found.get('mixed_seconds'))}, in round {found['mixed_round'] + 1}"
 
 
-def rounds(completed: int | None, of: int | None) -> str:
+def rounds(found: Mapping[str, Any]) -> str:
     """How many rounds are completed, and of how many: "7/20"."""
-    return NONE if completed is None else f"{completed}" if of is None else f"{completed}/{of}"
+    completed, of = found["completed"], found["rounds"]
+    if completed is None or found.get("phase") == "starting":
+        return NONE
+    return f"{completed}" if of is None else f"{completed}/{of}"
 
 
 def dropped(found: Mapping[str, Any]) -> str:
@@ -107,29 +135,81 @@ def dropped(found: Mapping[str, Any]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in sorted((found.get("dropped") or {}).items()))
 
 
-def ago(seconds: float | None) -> str:
-    """An age: "3.0 s ago"."""
-    return or_dash(seconds, lambda value: f"{units.duration(value)} ago")
+def figure(value: float) -> str:
+    """A figure with three digits after the point, or three that count where it is small or large."""
+    return f"{value:.3f}" if 0.1 <= abs(value) < 100 or value == 0 else f"{value:.3g}"
 
 
-def size(count: float | None) -> str:
+def size(count: float) -> str:
     """A number of bytes: "5.0 GB"."""
-    return or_dash(count, lambda value: units.size(round(value)))
+    return units.size(round(count))
 
 
-def duration(seconds: float | None) -> str:
-    """A time: "6 min 30 s"."""
-    return or_dash(seconds, units.duration)
-
-
-def epsilon(value: float | None) -> str:
+def epsilon(value: float) -> str:
     """A privacy loss with three digits."""
-    return or_dash(value, lambda known: f"{known:.3g}")
+    return f"{value:.3g}"
 
 
-def or_dash(value: float | None, words: Callable[[float], str]) -> str:
-    """A number in words; a dash for None."""
-    return NONE if value is None else words(value)
+def _ago(seconds: float | None) -> str:
+    return NONE if seconds is None else f"{units.duration(seconds)} ago"
+
+
+def _known(key: str, words: Callable[[Any], str]) -> Callable[[Mapping[str, Any]], str]:
+    """The text of a row's value; a dash where it is not known."""
+    return lambda found: NONE if found.get(key) is None else words(found[key])
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table of peers.
+
+    Attributes:
+        name: Its heading on the dashboard.
+        where: Where it is shown: "status", "top" and "page". A table leaves it out where no peer has a value.
+        kind: "right" for numbers, "words" for what may be broken into lines.
+        text: What a cell has, of a row of `rows`; a dash, or nothing, where it is not known.
+        short: Its heading in a terminal, if that is another one.
+        goes: When a terminal that is too narrow leaves it out: 1 first; 0 never.
+    """
+
+    name: str
+    where: str
+    kind: Literal["right", "left", "words"]
+    text: Callable[[Mapping[str, Any]], str]
+    short: str = ""
+    goes: int = 0
+
+    @property
+    def heading(self) -> str:
+        """Its heading in a terminal."""
+        return self.short or self.name
+
+
+COLUMNS = (
+    Column("rank", "status top", "right", lambda found: str(found["name"]).removeprefix("rank-")),
+    Column("rounds", "status top page", "right", rounds),
+    Column("quorum", "status top", "right", _known("quorum", str), goes=8),
+    Column("round time", "top page", "right", _known("round_seconds", units.duration), short="round", goes=11),
+    Column("time left", "top", "right", _known("left_seconds", units.duration), short="left", goes=9),
+    Column("member list", "status top page", "left", member_list, short="list"),
+    Column("state", "status top page", "words", state),
+    Column("neighbors", "status top page", "words", _known("neighbors", neighbors)),
+    Column("last mix", "status top page", "words", mix, goes=7),
+    Column("saved", "status top page", "left", _known("checkpoint_seconds", _ago), goes=4),
+    Column("sent/s", "top", "right", _known("sent", size), goes=2),
+    Column("got/s", "top", "right", _known("received", size), goes=1),
+    Column("accuracy", "page", "right", _known("accuracy", figure)),
+    Column("epsilon", "top page", "right", _known("epsilon", epsilon), goes=10),
+    Column("disagreement", "top page", "right", _known("disagreement", figure), goes=6),
+    Column("dropped", "top page", "words", dropped, goes=3),
+    Column("disk left", "top page", "right", _known("disk_free", size), short="disk", goes=5),
+)  # fmt: skip
+
+
+def filled_columns(where: str, found: Sequence[Mapping[str, Any]]) -> dict[Column, list[str]]:
+    """The columns of a table in which a row has a value, with each row's cell."""
+    cells = {one: [one.text(row) or NONE for row in found] for one in COLUMNS if where in one.where.split()}
+    return {one: texts for one, texts in cells.items() if {*texts} != {NONE}}
 
 
 def listed(names: Sequence[str]) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from dpeer.federation.control_client import Place, look
 from dpeer.federation.snapshot_words import unready
 from dpeer.results.files import METRICS, parse
 from dpeer.results.json_fields import number, table, whole, wholes
+from dpeer.results.units import duration
 
 Standing = Literal["part", "idle", "away", "ended", "unasked"]
 """A peer takes part in rounds, runs without, does not run or answer, or has ended; or is a member without a folder."""
@@ -94,26 +95,18 @@ def _figures(entry: Mapping[str, Any]) -> dict[str, float | None]:
 
 @dataclass(frozen=True)
 class _Peer:
-    """A row: a peer of this host, or a member that its peers know of."""
+    """A row of `snapshot_words.rows`: a peer of this host, or a member that its peers know of."""
 
-    name: str
     standing: Standing
-    state: str
     trouble: str | None
-    completed: int | None
-    rounds: int | None
-    answer: Mapping[str, Any] = field(default_factory=dict)
-    history: History = field(default_factory=lambda: History({}))
+    row: Mapping[str, Any]
+    history: History
 
     @property
     def rank(self) -> int | None:
         """The rank in its name."""
-        number = self.name.removeprefix("rank-")
+        number = self.row["name"].removeprefix("rank-")
         return int(number) if number.isdecimal() else None
-
-    def last(self, figure: str) -> float | None:
-        """The newest value of a figure of its rounds."""
-        return self.history.last(figure)
 
 
 def look_at(runs: Iterable[Path]) -> dict[str, Any]:
@@ -127,25 +120,25 @@ def look_at(runs: Iterable[Path]) -> dict[str, Any]:
 
 def view(places: Sequence[Place]) -> dict[str, Any]:
     """The view of peers that were looked at, and of the members that they know of."""
-    peers = [_peer(one, history(one.folder)) for one in places]
-    peers += _others(peers)
-    peers.sort(key=lambda one: (one.rank is None, one.rank or 0, one.name))
+    peers = sorted(map(_peer, words.rows(places)), key=lambda one: (one.rank is None, one.rank or 0, one.row["name"]))
     standings: Counter[str] = Counter(one.standing for one in peers)
     return {
         "news": _news(standings),
         "tiles": _tiles(peers, standings),
         "trouble": _trouble(peers),
         "private": sum(one.history.private for one in peers),
-        "columns": _columns(peers),
+        "columns": [
+            {"name": one.name, "number": one.kind == "right", "cells": cells}
+            for one, cells in words.filled_columns("page", [peer.row for peer in peers]).items()
+        ],
         "peers": [
             {
                 "rank": one.rank,
-                "name": one.name,
+                "name": one.row["name"],
                 "standing": one.standing,
-                "words": one.trouble or one.state,
-                "links": {str(other["rank"]): [other["liveness"], other["why"]]
-                          for other in one.answer.get("neighbors", ())},
-                "waits": {str(other["rank"]): other["why"] for other in one.answer.get("waits_for", ())},
+                "words": one.trouble or words.state(one.row),
+                "links": {str(other["rank"]): [other["liveness"], other["why"]] for other in one.row["neighbors"]},
+                "waits": {str(other["rank"]): other["why"] for other in one.row["waits_for"]},
                 "history": one.history.columns,
             }
             for one in peers
@@ -153,35 +146,23 @@ def view(places: Sequence[Place]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _peer(place: Place, history: History) -> _Peer:
-    found = place.answer
-    if found is None:
-        over = place.rounds is not None and (place.completed or 0) >= place.rounds
-        trouble = None if over else place.state
-        standing: Standing = "ended" if over else "away"
-        return _Peer(place.name, standing, place.state, trouble, place.completed, place.rounds, history=history)
-    hidden = {*found["withheld"]}
+def _peer(row: Mapping[str, Any]) -> _Peer:
+    past, hidden = history(Path(row["folder"])) if "folder" in row else History({}), row.get("withheld", ())
     shown = {
-        name: [one | {"why": WITHHELD} if one["rank"] in hidden and one["why"] else one for one in found[name]]
+        name: [one | {"why": WITHHELD} if one["rank"] in hidden and one["why"] else one for one in row.get(name, ())]
         for name in ("waits_for", "neighbors")
     }
-    found = {**found, **shown}
-    ended = found["phase"] == "ended"
-    trouble = None if ended else unready(found)
-    standing = "ended" if ended else "part" if trouble is None else "idle"
-    return _Peer(place.name, standing, words.state(found), trouble, found["completed"], found["rounds"], found, history)
-
-
-def _others(peers: Sequence[_Peer]) -> list[_Peer]:
-    """The members that have no folder here."""
-    answers = [one.answer for one in peers if one.answer]
-    asked = {one.rank for one in peers}
-    most = max((one["rounds"] for one in answers if one["rounds"] is not None), default=None)
-    return [
-        _Peer(f"rank-{rank}", "unasked", words.seen(rank, answers), None, completed, most)
-        for rank, completed in words.members(answers).items()
-        if rank not in asked
-    ]
+    row = {**row, **shown, **{figure: past.last(figure) for figure in ("accuracy", "disagreement")}}
+    standing: Standing
+    if "folder" not in row:
+        standing, trouble = "unasked", None
+    elif row["running"]:
+        trouble = None if row["phase"] == "ended" else unready(row)
+        standing = "ended" if row["phase"] == "ended" else "part" if trouble is None else "idle"
+    else:
+        over = row["rounds"] is not None and (row["completed"] or 0) >= row["rounds"]
+        standing, trouble = ("ended", None) if over else ("away", row["state"])
+    return _Peer(standing, trouble, row, past)
 
 
 def _news(standings: Mapping[str, int]) -> str:
@@ -199,26 +180,24 @@ def _tiles(peers: Sequence[_Peer], standings: Mapping[str, int]) -> list[tuple[s
     aside = [f"{standings[name]} {word}" for name, word in rest.items() if standings.get(name)]
     of_this_host = " of this host" if standings.get("unasked") else ""
     tiles = [(f"peers{of_this_host} that take part", f"{standings.get('part', 0)} of {len(here)}", ", ".join(aside))]
-    running = [one for one in peers if one.standing in ("part", "idle", "unasked") and one.completed is not None]
-    limit = max((one.rounds for one in peers if one.rounds is not None), default=None)
+    running = [one for one in peers if one.standing in ("part", "idle", "unasked") and one.row["completed"] is not None]
+    limit = max((one.row["rounds"] for one in peers if one.row["rounds"] is not None), default=None)
     of = "" if limit is None else f"of {limit}"
-    now = sorted({min((one.completed or 0) + 1, limit or 10**9) for one in running})
-    done = max((one.completed or 0 for one in peers), default=0)
+    now = sorted({min((one.row["completed"] or 0) + 1, limit or 10**9) for one in running})
+    done = max((one.row["completed"] or 0 for one in peers), default=0)
     spread = f"{done} done" if not now else str(now[0]) if len(now) == 1 else f"{now[0]} to {now[-1]}"
     tiles.append(("round", spread, of))
     if times := _known(peers, "round_seconds"):
-        slowest = f"slowest peer {words.duration(max(times))}" if len(times) > 1 else ""
-        tiles.append(("a round takes", words.duration(median(times)), slowest))
+        slowest = f"slowest peer {duration(max(times))}" if len(times) > 1 else ""
+        tiles.append(("a round takes", duration(median(times)), slowest))
     if left := _known(peers, "left_seconds"):
-        tiles.append(("time left", words.duration(max(left)), "at this pace"))
+        tiles.append(("time left", duration(max(left)), "at this pace"))
     for figure in ("accuracy", "disagreement"):
-        if values := [value for one in peers if (value := one.last(figure)) is not None]:
+        if values := [value for one in peers if (value := one.row[figure]) is not None]:
             several = len(values) > 1
-            remark = f"{_figure(min(values))} to {_figure(max(values))}" if several else ""
-            tiles.append((f"{figure}, median" if several else figure, _figure(median(values)), remark))
-    if losses := [
-        (one.answer["epsilon"], one.answer["delta"]) for one in peers if one.answer.get("epsilon") is not None
-    ]:
+            remark = f"{words.figure(min(values))} to {words.figure(max(values))}" if several else ""
+            tiles.append((f"{figure}, median" if several else figure, words.figure(median(values)), remark))
+    if losses := [(one.row["epsilon"], one.row["delta"]) for one in peers if one.row.get("epsilon") is not None]:
         epsilon, delta = max(losses)
         tiles.append(("epsilon, largest" if len(losses) > 1 else "epsilon", words.epsilon(epsilon),
                       "" if delta is None else f"at delta {delta:.1g}"))  # fmt: skip
@@ -228,7 +207,7 @@ def _tiles(peers: Sequence[_Peer], standings: Mapping[str, int]) -> list[tuple[s
 
 
 def _known(peers: Sequence[_Peer], name: str) -> list[float]:
-    return [value for one in peers if (value := one.answer.get(name)) is not None]
+    return [value for one in peers if (value := one.row.get(name)) is not None]
 
 
 def _trouble(peers: Sequence[_Peer]) -> list[tuple[str, list[str]]]:
@@ -236,36 +215,5 @@ def _trouble(peers: Sequence[_Peer]) -> list[tuple[str, list[str]]]:
     found: dict[str, list[str]] = {}
     for one in peers:
         if one.trouble is not None:
-            found.setdefault(one.trouble, []).append(one.name)
+            found.setdefault(one.trouble, []).append(one.row["name"])
     return list(found.items())
-
-
-_COLUMNS: Mapping[str, tuple[bool, Callable[[_Peer], str]]] = {
-    "rounds": (True, lambda one: words.rounds(one.completed, one.rounds)),
-    "member list": (False, lambda one: words.member_list(one.answer)),
-    "state": (False, lambda one: one.state),
-    "neighbors": (False, lambda one: words.neighbors(one.answer.get("neighbors", ())) or words.NONE),
-    "last mix": (False, lambda one: words.mix(one.answer) if one.answer else words.NONE),
-    "round time": (True, lambda one: words.duration(one.answer.get("round_seconds"))),
-    "accuracy": (True, lambda one: words.or_dash(one.last("accuracy"), _figure)),
-    "disagreement": (True, lambda one: words.or_dash(one.last("disagreement"), _figure)),
-    "epsilon": (True, lambda one: words.epsilon(one.answer.get("epsilon"))),
-    "dropped": (False, lambda one: words.dropped(one.answer) or words.NONE),
-    "disk left": (True, lambda one: words.size(one.answer.get("disk_free"))),
-    "saved": (True, lambda one: words.ago(one.answer.get("checkpoint_seconds"))),
-}
-"""Of the table of peers, by heading: whether cells are numbers, and what is in them."""
-
-
-def _columns(peers: Sequence[_Peer]) -> list[dict[str, Any]]:
-    """The columns in which a peer has a value, with the text of each peer's cell."""
-    found = [
-        {"name": name, "number": number, "cells": [text(one) for one in peers]}
-        for name, (number, text) in _COLUMNS.items()
-    ]
-    return [one for one in found if one["cells"] != [words.NONE] * len(peers)]
-
-
-def _figure(value: float) -> str:
-    """A figure with three digits after the point, or three that count where it is small or large."""
-    return f"{value:.3f}" if 0.1 <= abs(value) < 100 or value == 0 else f"{value:.3g}"

@@ -63,6 +63,8 @@ def test_a_table_has_running_peers_and_those_that_have_ended(dpeer: Callable[...
         assert part in words
     assert [one["running"] for one in plain] == [False, True]
     assert plain[1]["waits_for"] == [{"rank": 0, "why": "in round 7"}]
+    head = dpeer("status", tmp_path).out.splitlines()[0]
+    assert head.split() == ["rank", "state"], "a column is left out where no peer has a value"
 
 
 @pytest.mark.parametrize(
@@ -162,9 +164,9 @@ def test_members_on_other_hosts_are_rows_with_their_rounds(dpeer: Callable[..., 
         rows = [" ".join(line.split()) for line in dpeer("status", tmp_path).out.splitlines()]
         checked = dpeer("status", tmp_path, "--check").out
     assert [row.split()[0] for row in rows if row[:1].isdigit()] == ["2", "3", "0", "1", "5"]
-    assert "0 7/20 - not asked; alive to ranks 2, 3" in rows
-    assert "1 4/20 - not asked; dead to ranks 2, 3" in rows
-    assert "5 - - has not come yet" in rows
+    assert "0 7/20 - not asked; alive to ranks 2, 3 - - -" in rows
+    assert "1 4/20 - not asked; dead to ranks 2, 3 - - -" in rows
+    assert "5 - - has not come yet - - -" in rows
     assert [line.partition(":")[0] for line in checked.splitlines()] == ["rank-2", "rank-3"], "those asked alone"
 
 
