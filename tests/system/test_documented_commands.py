@@ -7,6 +7,7 @@ it is not; so does an entry of either that no document has any more.
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -439,6 +440,12 @@ def test_a_command_that_is_named_exists_and_one_that_prints_prints_what_the_docu
             assert shown == [line.split() for line in ended.out.splitlines()], place.page.name
 
 
+@pytest.fixture(scope="session")
+def kept() -> dict[tuple[str, ...], Path]:
+    """Copies of the folders that such commands have left, one after another."""
+    return {}
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -450,16 +457,23 @@ def test_a_command_that_is_named_exists_and_one_that_prints_prints_what_the_docu
     ],
 )
 @pytest.mark.usefixtures("run_cells_here")
-def test_it_runs(command, dpeer, run_program, free_ports, tmp_path):
+def test_it_runs(command, dpeer, run_program, free_ports, kept, tmp_path, tmp_path_factory):
     for name in ("examples", "benchmarks"):
         (tmp_path / name).symlink_to(ROOT / name)
-    for each in (*SMALL[command].after, command):
+    after = SMALL[command].after
+    done = max((number for number in range(len(after) + 1) if after[:number] in kept), default=0)
+    if done:
+        shutil.copytree(kept[after[:done]], tmp_path, dirs_exist_ok=True)
+    for number, each in enumerate((*after, command)[done:], done + 1):
         output = printed(each, dpeer, run_program, free_ports(1), tmp_path)
         for place in PLACES.get(each, ()):
             if place.printed:
                 assert place.printed[-1].strip() == "...", "what is the same every time belongs to ONLY_PRINT"
                 shown = [line.split() for line in place.printed[:-1]]
                 assert [line.split() for line in output.splitlines()][: len(shown)] == shown
+        if number <= len(after):
+            linked = shutil.ignore_patterns("examples", "benchmarks")
+            kept[after[:number]] = shutil.copytree(tmp_path, tmp_path_factory.mktemp("kept") / "folder", ignore=linked)
 
 
 def printed(command: str, dpeer: Callable[..., Any], run_program: Callable[..., str], port: int, folder: Path) -> str:
