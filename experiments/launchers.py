@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing import connection
@@ -179,7 +179,8 @@ class _Local:
         """See `Launcher`."""
         receiver, sender = self._context.Pipe(duplex=False)
         core = self._free.pop(0)
-        process = self._context.Process(target=_work, args=(sender, cell.settings, core))
+        # The fork server's environment is that of the first run of this process.
+        process = self._context.Process(target=_work, args=(sender, cell.settings, core, dict(os.environ)))
         # It begins with these blocked, as its parent has them: they wait until it can handle them.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
@@ -217,7 +218,9 @@ class _Local:
             process.kill()
 
 
-def _work(sender: Connection, settings: Settings, core: int | None) -> None:
+def _work(sender: Connection, settings: Settings, core: int | None, environment: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
     # Ctrl-C reaches all of a terminal's foreground group; the parent passes it on, and twice would mean "at once".
     os.setpgid(0, 0)
     parent = multiprocessing.parent_process()

@@ -7,11 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from dpeer.experiments.cells import Condition, make_cell, parse_variant
+from dpeer.experiments.launchers import prepare
 from tests.thinning import only
 
 pytestmark = pytest.mark.slow
 
 SIZE = 3
+
+
+def test_a_run_has_the_environment_of_its_start_and_not_that_of_the_first_run_of_the_process(monkeypatch, tmp_path):
+    condition = Condition({"topology": "ring", "partition": None})
+    cells = [make_cell({}, parse_variant("local"), condition, seed, tmp_path) for seed in range(2)]
+    for cell, policy in zip(cells, ("first.toml", "second.toml"), strict=True):
+        monkeypatch.setenv("DPEER_POLICY", policy)
+        with prepare(1, tmp_path)([cell]) as launcher:
+            launcher.start(cell)
+            ((_, ended),) = launcher.ended(240.0)
+        assert f"policy '{policy}': No such file" in ended.error
 
 
 @pytest.mark.parametrize("how", only(["Ctrl-C"], ["Ctrl-C", "killed"]))
