@@ -66,14 +66,13 @@ async def test_distances_leave_out_a_peer_that_is_away_until_it_completes_a_roun
 
 def summary_of(out: Path, **changes: object) -> dict[str, object]:
     settings = Settings.model_validate(
-        {"size": 3, "rounds": 3, "local_steps": 1, "alone": "never", "out": out, **changes}
+        {"size": 3, "rounds": 3, "local_steps": 1, "alone": "never", "task": "small.py:task", "out": out, **changes}
     )
     resume = "resume" in settings.out.name
     return dict(simulate(settings, resume=resume).summary)
 
 
-@pytest.mark.slow
-def test_the_last_line_is_the_summarys_and_a_new_run_begins_anew(tmp_path: Path) -> None:
+def test_the_last_line_is_the_summarys_and_a_new_run_begins_anew(task: str, in_tmp_path: Path, tmp_path: Path) -> None:
     summary = summary_of(tmp_path / "run", algorithm="dfedmdc")
     found = lines(tmp_path / "run" / "disagreement.jsonl")
     assert found.keys() == {0, 1, 2}
@@ -83,16 +82,15 @@ def test_the_last_line_is_the_summarys_and_a_new_run_begins_anew(tmp_path: Path)
     again = lines(tmp_path / "resume" / "disagreement.jsonl")
     assert again.keys() == {0, 1, 2, 3}
     assert {number: again[number] for number in found} == found
-    settings = Settings(size=3, rounds=1, local_steps=1, alone="never", algorithm="local", out=tmp_path / "resume")
+    settings = Settings(size=3, rounds=1, task=task, alone="never", algorithm="local", out=tmp_path / "resume")
     simulate(settings, overwrite=True)
     assert not (tmp_path / "resume" / "disagreement.jsonl").exists(), "nothing is shared"
 
 
-@pytest.mark.slow
-def test_a_round_that_was_completed_around_a_stop_has_its_line(tmp_path: Path) -> None:
+def test_a_round_that_was_completed_around_a_stop_has_its_line(task: str, in_tmp_path: Path, tmp_path: Path) -> None:
     """Peers that a stop finds behind run the round again; the others do not."""
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    values = {"size": 5, "rounds": 4, "algorithm": "dfedavgm", "local_steps": 1, "alone": "never"}
+    values = {"size": 5, "rounds": 4, "algorithm": "dfedavgm", "local_steps": 1, "alone": "never", "task": task}
 
     def keep(line: dict[str, Any]) -> None:
         if line["round"] == (1 if line["rank"] in (1, 3) else 2):

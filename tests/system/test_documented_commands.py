@@ -157,13 +157,12 @@ class Small:
     """What stands for something of the reader's, and what it is here."""
 
 
-TRAINS = "--rounds 1 --local-steps 4 --body-epochs 1 --head-epochs 1"
+TRAINS = "--rounds 1 --local-steps 1 --body-epochs 1 --head-epochs 1"
 WITHOUT_OTHERS = "--base-port PORT --algorithm local"
 """A rank that is started by itself: federations of processes are what test_start.py is about."""
-TO_ROUND_35 = f"{TRAINS} --rounds 35 --local-steps 1"
+TO_ROUND_35 = f"{TRAINS} --rounds 35"
 COMPARES = f"{TRAINS} --size 2 --seeds 0 --jobs 1"
-CHOSEN = f"{COMPARES} --algorithms local,dfedsmdc --grid body-lr=0.01 --rounds 5 --evaluate-every 1 --reference local "
-CHOSEN += "--local-steps 1"
+CHOSEN = f"{COMPARES} --algorithms local,dfedsmdc --grid body-lr=0.01 --rounds 5 --evaluate-every 1 --reference local"
 OF_CIFAR = "--task-option train_samples=150 --task-option test_samples=40"
 OF_MNIST = "--task-option train_samples=100 --task-option test_samples=80"
 DEMO = (
@@ -305,7 +304,7 @@ SLOW = {
     ),
     "dpeer compare --algorithms local,dfedavgm,dfedsmdc --seeds 0-4": Small(COMPARES),
     "dpeer compare --algorithms local,dfedavgm,dfedsmdc --topology ring,full --seeds 0-4": Small(
-        f"{COMPARES} --rounds 5 --local-steps 1"
+        f"{COMPARES} --rounds 5"
     ),
     "dpeer compare --algorithms local,dfedsmdc --seeds 0-4 --json": Small(COMPARES),
     "dpeer compare examples/experiments/digits.toml --out digits": Small(
