@@ -3,18 +3,21 @@
 A section is a pydantic model whose fields are made by `setting`. The federation's settings are all sections together;
 command-line options and their help, the keys of a federation file and of its tables ``[rank.N]``, the fingerprint that
 peers compare, what a run must not change when it is resumed, and what `dpeer compare` and `dpeer report` group runs by
-are derived from the fields' marks.
+are derived from the fields' marks. What pydantic refuses, of these models and of others, `Mistake` states.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
+
+from dpeer.exceptions import ConfigurationError, UnknownName
 
 
 class Mark(StrEnum):
@@ -126,3 +129,29 @@ def marked(section: type[BaseModel], *marks: Mark) -> tuple[str, ...]:
 def names(*sections: type[BaseModel]) -> tuple[str, ...]:
     """The names of all settings of some sections, in their order."""
     return tuple(name for section in sections for name in section.model_fields)
+
+
+class Mistake:
+    """What pydantic has found first, or a key that does not exist: one that is misspelled is missing, too.
+
+    `keys` are its place, with what pydantic has beside keys; `kind` is pydantic's name of it.
+    """
+
+    def __init__(self, error: ValidationError) -> None:
+        first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+        self.keys = [str(part) for part in first["loc"]]
+        self.kind, self.value, self.context = first["type"], first["input"], first.get("ctx", {})
+        self.own = self.kind == "value_error"  # of a check of dpeer's own
+        self.wrong = str(self.context["error"]) if self.own else first["msg"][:1].lower() + first["msg"][1:]
+
+    def error(
+        self, source: str, known: Iterable[str] = (), where: str = "", *, noun: str = "key", expected: str | None = None
+    ) -> ConfigurationError:
+        """One line: the key as `source` names it, its value, and what is wrong; or the nearest `known` key."""
+        if self.kind == "extra_forbidden":
+            return UnknownName(noun, self.keys[-1], known, where)
+        right = None if expected is None else f"expected {expected}"
+        if self.kind == "missing":
+            return ConfigurationError(f"{source} is missing" if right is None else f"{source} is missing: {right}")
+        value = "" if self.own and isinstance(self.value, Mapping) else f" = {self.value!r}"
+        return ConfigurationError(f"{source}{value}: {self.wrong if self.own or right is None else right}")

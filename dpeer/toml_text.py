@@ -17,8 +17,8 @@ from dpeer.exceptions import ConfigurationError
 _WIDTH = 116
 
 
-def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """The content of a TOML file; `what` names the file's purpose in error messages.
+def read_toml(path: Path, what: str, advice: str = "") -> dict[str, Any]:
+    """The content of a TOML file; `what` names the file's purpose in error messages, `advice` where it cannot be read.
 
     Raises:
         ConfigurationError: The file is missing, or is not TOML.
@@ -26,7 +26,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
     try:
         return tomllib.loads(read_text(path))
     except OSError as error:
-        raise ConfigurationError(f"{what} {str(path)!r}: {error.strerror}") from error
+        raise ConfigurationError(f"{what} {str(path)!r}: {error.strerror}{advice}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}") from error
 

@@ -15,6 +15,7 @@ from dpeer.experiments.cells import RESERVED, Condition, Variant, parse_variant,
 from dpeer.experiments.grid_search import TUNE_SEED, Axis, check_grid, parse_axis
 from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import TABLES, InvalidSettings, Settings
+from dpeer.sections import Mistake
 from dpeer.toml_text import read_toml
 from dpeer.training import BUILTIN_TASKS
 from dpeer.training.data.partitions import parse as parse_partition
@@ -66,16 +67,13 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def _explained(error: ValidationError, flags: Mapping[str, Any], path: Path | None) -> ConfigurationError:
-    # A key that is misspelled is missing, too.
-    first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-    key = ".".join(part for part in first["loc"] if isinstance(part, str))  # without places in a list
-    if first["type"] == "extra_forbidden":
-        return UnknownName("key", key, Plan.model_fields, f"[compare] of {path}")
-    if first["type"] == "missing":
+    mistake = Mistake(error)
+    key = ".".join(part for part in mistake.keys if not part.isdecimal())  # without places in a list
+    if mistake.kind == "missing":
         there = f", or algorithms in [compare] of {path}" if path else ""
         return ConfigurationError(f"--{key} is missing{there}: for example --algorithms local,dfedavgm,dfedsmdc")
-    where = f"--{key.replace('_', '-')}" if str(first["loc"][0]) in flags else f"compare.{key} in {path}"
-    return ConfigurationError(f"{where} = {first['input']!r}: {first['msg'].lower()}")
+    source = f"--{key.replace('_', '-')}" if mistake.keys[0] in flags else f"compare.{key} in {path}"
+    return mistake.error(source, Plan.model_fields, f"[compare] of {path}")
 
 
 def _merged(content: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, ValidationError
 
 from dpeer import training
-from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.exceptions import ConfigurationError
 from dpeer.federation.keys import NAMED_IN_ENVIRONMENT
 from dpeer.peer.core.member_list import MemberList
-from dpeer.sections import Section
+from dpeer.sections import Mistake, Section
 from dpeer.toml_text import read_toml, value_text
 from dpeer.topology.user_graphs import is_function
 from dpeer.training.setting_texts import is_class
@@ -169,10 +169,8 @@ def find(secret: Path | None) -> Policy | None:
     try:
         policy = Policy.model_validate(content)
     except ValidationError as error:
-        (key, *_), value = (first := error.errors()[0])["loc"], first["input"]
-        if key not in rules:
-            raise UnknownName("rule", str(key), rules, f"policy {path}") from error
-        raise ConfigurationError(f"policy {path}: {key} = {_shown(value)}: {first['msg'].lower()}") from error
+        mistake, place = Mistake(error), f"policy {path}"
+        raise mistake.error(f"{place}: {mistake.keys[0]}", rules, place, noun="rule") from error
     if not policy.model_fields_set:
         raise ConfigurationError(f"policy {path} has no rule: give some of {', '.join(rules)}")
     policy._path, policy._sha256 = path, hashlib.sha256(path.read_bytes()).hexdigest()

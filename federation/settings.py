@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.exceptions import ConfigurationError
 from dpeer.federation.presets import find_preset
 from dpeer.federation.removed_names import KEYS, VALUES
 from dpeer.federation.run_settings import (
@@ -29,7 +29,7 @@ from dpeer.federation.run_settings import (
     RunPart,
 )
 from dpeer.privacy.settings import PrivacySettings
-from dpeer.sections import Mark, Section, marked, meaning_of
+from dpeer.sections import Mark, Mistake, Section, marked, meaning_of
 from dpeer.topology import size_of
 from dpeer.topology.mixing_matrix import DECLARED, spelled
 from dpeer.topology.settings import GraphSettings
@@ -58,39 +58,31 @@ class InvalidSettings(ConfigurationError):  # noqa: N818 - reads as what happene
     """Settings that pydantic has refused; a mistake may be nearest to a known one, or to a rank's own."""
 
     def __init__(self, error: ValidationError, known: Collection[str], of_rank: Collection[str]) -> None:
-        self._first = error.errors()[0]
+        self._mistake = Mistake(error)
         self._known, self._of_rank = known, of_rank
         super().__init__(str(self.located({}, None)))
 
     def located(self, flags: Mapping[str, Any], path: Path | None) -> ConfigurationError:
         """The same error, with the mistake named as the user made it: as one of these flags, or in the file."""
-        first = self._first
-        parts = [str(part) for part in first["loc"]]
-        location = [part for part in parts if part not in _NO_KEYS and not part.startswith("literal[")]
-        key = ".".join(location)
-        if first["type"] == "extra_forbidden":
-            *table, name = location
-            of_file = "" if path is None else f" of {path}"
-            where = f"[{'.'.join(table)}]{of_file}" if table else of_file.removeprefix(" of ")
+        mistake, where = self._mistake, "" if path is None else str(path)
+        keys = [part for part in mistake.keys if part not in _NO_KEYS and not part.startswith("literal[")]
+        *tables, name = keys or [""]
+        source = ".".join(keys) + (where and f" in {where}")
+        if mistake.kind == "extra_forbidden":
+            if tables:
+                where = f"[{'.'.join(tables)}]{where and f' of {where}'}"
+            place = where and f" in {where}"
             if name in KEYS:
-                return ConfigurationError(f"{name}{f' in {where}' if where else ''} has been removed: {KEYS[name]}")
+                return ConfigurationError(f"{name}{place} has been removed: {KEYS[name]}")
             if name == "policy":
                 why = "a site's own rules, which no federation file sets: give --policy FILE, or DPEER_POLICY=FILE"
-                return ConfigurationError(f"policy{f' in {where}' if where else ''}: {why} (docs/security.md)")
-            return UnknownName("key", name, self._of_rank if table else self._known, where)
-        source = key if path is None else f"{key} in {path}"
-        if location and location[0] in flags:
-            source = f"--{key.replace('_', '-')}"
-        if location and (advice := VALUES.get((location[-1], str(first["input"])))):
-            return ConfigurationError(f"{source} = {first['input']!r} has been removed: {advice}")
-        expected = _EXPECTED.get(location[-1]) if location else None
-        if first["type"] == "value_error":  # of a check of dpeer's own
-            wrong = str(first["ctx"]["error"])
-        elif expected is not None:
-            wrong = f"expected {expected}"
-        else:
-            wrong = first["msg"].lower()
-        return ConfigurationError(f"{source} = {first['input']!r}: {wrong}")
+                return ConfigurationError(f"policy{place}: {why} (docs/security.md)")
+        elif keys[:1] and keys[0] in flags:
+            source = f"--{'.'.join(keys).replace('_', '-')}"
+        if advice := VALUES.get((name, str(mistake.value))):
+            return ConfigurationError(f"{source} = {mistake.value!r} has been removed: {advice}")
+        known = self._of_rank if tables else self._known
+        return mistake.error(source, known, where, expected=_EXPECTED.get(name))
 
 
 class _AllSettings(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.exceptions import ConfigurationError
 from dpeer.federation.folders import refuse_faults
 from dpeer.federation.run_settings import RunPart
-from dpeer.sections import Section
+from dpeer.sections import Mistake, Section
 from dpeer.toml_text import read_toml
 
 
@@ -26,7 +25,7 @@ class Fault(Section):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
-        """Refuse keys that do not go together; the text begins with the key."""
+        """Refuse keys that do not go together."""
         if len({*self.ranks}) < len(self.ranks):
             raise ValueError(f"ranks = {self.ranks}: name each rank once")
         if "times" in self.model_fields_set and self.what != "slow":
@@ -68,7 +67,12 @@ def read_faults(path: Path, size: int, rounds: int) -> Faults:
     try:
         found = Faults.model_validate(content)
     except ValidationError as error:
-        raise _config_error(error.errors()[0], path) from error
+        mistake, known, where = Mistake(error), [*Faults.model_fields], str(path)
+        key, *rest = mistake.keys
+        if rest:  # the number of a fault, and its key
+            known = [field.alias or name for name, field in Fault.model_fields.items()]
+            key, where = "".join(rest[1:2]), f"[[fault]] {int(rest[0]) + 1} of {path}"
+        raise mistake.error(f"{key} in {where}" if key else where, known, where) from error
     for number, fault in enumerate(found.fault, 1):
         place = f"in [[fault]] {number} of {path}"
         if max(fault.ranks) >= size:
@@ -78,21 +82,3 @@ def read_faults(path: Path, size: int, rounds: int) -> Faults:
         if fault.what == "cut" and len(fault.ranks) == size:
             raise ConfigurationError(f"ranks {place}: all {size} ranks are on one side: name fewer")
     return found
-
-
-def _config_error(first: Mapping[str, Any], path: Path) -> ConfigurationError:
-    """Pydantic's first error as one line."""
-    location = first["loc"]
-    section: type[Section] = Faults
-    where = str(path)
-    if location[:1] == ("fault",) and location[1:]:
-        section, where, location = Fault, f"[[fault]] {location[1] + 1} of {path}", location[2:]
-    if first["type"] == "extra_forbidden":
-        known = [field.alias or name for name, field in section.model_fields.items()]
-        return UnknownName("key", location[0], known, where)
-    if first["type"] == "value_error":
-        named, _, why = str(first["ctx"]["error"]).partition(": ")
-        return ConfigurationError(f"{named} in {where}: {why}")
-    key = location[0] if location else "fault"
-    value = "" if first["type"] == "missing" else f" = {first['input']!r}"
-    return ConfigurationError(f"{key} in {where}{value}: {first['msg'].lower()}")

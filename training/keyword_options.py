@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
+from dpeer.sections import Mistake
+
 
 def defaults(function: Callable[..., Any]) -> dict[str, Any]:
     """The default value of each option, by name; `inspect.Parameter.empty` for one that must be given."""
@@ -31,8 +33,7 @@ def validated(
         try:
             found[name] = TypeAdapter[Any](stated[name].annotation, config=_STRICT).validate_python(value)
         except ValidationError as invalid:
-            message = invalid.errors()[0]["msg"].removeprefix("Value error, ")
-            raise error(name, message[:1].lower() + message[1:]) from invalid
+            raise error(name, Mistake(invalid).wrong) from invalid
     return found
 
 

@@ -50,10 +50,10 @@ ONCE = "ranks = [1]\nround = 3\n"
     [
         (CRASH + "ranks = [8]\nround = 1", "ranks = [8] in [[fault]] 1 of "),
         (CRASH + "ranks = [-1]\nround = 1", "ranks in [[fault]] 1 of "),
-        (CRASH + "ranks = [1, 1]\nround = 1", "ranks = [1, 1] in [[fault]] 1 of "),
+        (CRASH + "ranks = [1, 1]\nround = 1", "faults.toml: ranks = [1, 1]: name each rank once"),
         (CRASH + "round = 1", "ranks in [[fault]] 1 of "),
         (CRASH + "ranks = [1]\nround = 40", "round = 40 in [[fault]] 1 of "),
-        (CRASH + ONCE + "times = 2", "times = 2 in [[fault]] 1 of "),
+        (CRASH + ONCE + "times = 2", "faults.toml: times = 2: only what = "),
         ('[fault]\nwhat = "crash"', "faults.toml = {'what': 'crash'}: input should be a valid list"),
         ("[[fault", "faults.toml is not valid TOML"),
         (f'[[fault]]\nwhat = "cut"\nranks = {[*range(8)]}\nround = 1', "all 8 ranks are on one side"),

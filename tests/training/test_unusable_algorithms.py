@@ -91,6 +91,7 @@ class Registry(Plain):
         ({"__init__": lambda self, options=None: None}, "algorithm Own: its __init__ must call super()"),
         ({"mixed_uses_data": None}, "algorithm 'Own': its mixed_uses_data is None"),
         ({"defaults": {"body_epochs": -3}}, "algorithm 'Own': its defaults: body_epochs = -3"),
+        ({"defaults": {"body_epoch": 3}}, "unknown key 'body_epoch' in its defaults: did you mean 'body_epochs'?"),
         ({"defaults": {"rounds": 1}}, "algorithm 'Own': its defaults name 'rounds'"),
         (
             {"start": lambda self, peer: self.state.update({0: torch.zeros(2)})},

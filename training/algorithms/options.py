@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_json
 
 from dpeer.exceptions import AlgorithmError, UnknownName, describe
-from dpeer.sections import Mark
+from dpeer.sections import Mark, Mistake
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.settings import Hyperparameters
 
@@ -89,8 +89,7 @@ def make_options(algorithm: type[Algorithm], values: Mapping[str, Any], where: s
         try:
             given[name] = _kinds(algorithm)[name].validate_json(to_json(value))  # of a list it makes a tuple
         except ValidationError as error:
-            message = error.errors()[0]["msg"].removeprefix("Value error, ").lower()
-            raise AlgorithmError(f"{where} {name}={value}: {message} ({algorithm.name})") from error
+            raise AlgorithmError(f"{where} {name}={value}: {Mistake(error).wrong} ({algorithm.name})") from error
     try:
         made = algorithm.Options(**given)
     except (ValueError, TypeError) as error:  # of a __post_init__, or one without a default is missing

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dpeer import plugins
 from dpeer.exceptions import AlgorithmError
+from dpeer.sections import Mistake
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.options import check_options, make_options
 from dpeer.training.errors import blame
@@ -70,9 +71,9 @@ def check_algorithm(found: Any, text: str) -> type[Algorithm]:
     try:
         Hyperparameters(**found.defaults)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = first["loc"][0]
-        raise AlgorithmError(f"{what}: its defaults: {name} = {first['input']!r}: {first['msg'].lower()}") from error
+        mistake = Mistake(error)
+        why = mistake.error(f"its defaults: {mistake.keys[0]}", Hyperparameters.model_fields, "its defaults")
+        raise AlgorithmError(f"{what}: {why}") from error
     check_options(found)
     return found
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import re
-import tomllib
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,8 +21,9 @@ from pydantic import (
     model_validator,
 )
 
-from dpeer.encoding import read_text
 from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.sections import Mistake
+from dpeer.toml_text import read_toml
 
 OTHER = "other"
 """The name of a category that the schema does not list."""
@@ -304,15 +304,8 @@ def read_schema(path: str | Path) -> Schema:
         ConfigurationError: The file is missing or has a mistake; the error names key, value and what would be right.
         UnknownName: A key or a kind does not exist.
     """
-    try:
-        content = tomllib.loads(read_text(Path(path).expanduser()))
-    except OSError as error:
-        raise ConfigurationError(
-            f"schema {str(path)!r}: {error.strerror}; `dpeer schema init FILE.csv` proposes one"
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"schema {str(path)!r} is not valid TOML: {error}") from error
-    return parsed(content, str(path))
+    advice = "; `dpeer schema init FILE.csv` proposes one"
+    return parsed(read_toml(Path(path).expanduser(), "schema", advice), str(path))
 
 
 def parsed(content: Mapping[str, Any], path: str) -> Schema:
@@ -340,27 +333,18 @@ _EXAMPLES = {
 
 
 def _mistake(error: ValidationError, content: Mapping[str, Any], path: str) -> ConfigurationError:
-    first = error.errors()[0]
-    location = [str(part) for part in first["loc"]]
+    mistake = Mistake(error)
     # A union names the kind that was tried after the column's name.
-    keys = [part for number, part in enumerate(location) if not (number == 2 and part in KINDS)]
+    keys = [part for number, part in enumerate(mistake.keys) if not (number == 2 and part in KINDS)]
     key, place = ".".join(keys), f"schema {path!r}"
-    if first["type"] == "extra_forbidden":
-        return UnknownName("key", keys[-1], _known(keys[:-1], content), f"{'.'.join(keys[:-1]) or 'the top'} of {path}")
-    if first["type"] == "union_tag_invalid":
-        return UnknownName("kind", str(first["ctx"]["tag"]), KINDS, f"{key} of {path}")
-    if first["type"] == "union_tag_not_found":
+    if mistake.kind == "union_tag_invalid":
+        return UnknownName("kind", str(mistake.context["tag"]), KINDS, f"{key} of {path}")
+    if mistake.kind == "union_tag_not_found":
         return ConfigurationError(f'{place}: {key} has no kind: write kind = "number" (or {", ".join([*KINDS][1:])})')
-    if first["type"] == "missing":
-        return ConfigurationError(f"{place}: {key} is missing{_as(keys)}")
-    wrong = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "value_error" and isinstance(first["input"], Mapping):
-        return ConfigurationError(f"{place}{f': {key}' if key else ''}: {wrong}")
-    return ConfigurationError(f"{place}: {key} = {first['input']!r}: {wrong[:1].lower()}{wrong[1:]}{_as(keys)}")
-
-
-def _as(keys: list[str]) -> str:
-    return f"; expected {_EXAMPLES[keys[-1]]}" if keys[-1] in _EXAMPLES and keys != ["format"] else ""
+    known = _known(keys[:-1], content) if mistake.kind == "extra_forbidden" else ()
+    expected = None if keys == ["format"] else _EXAMPLES.get(key.rpartition(".")[2])
+    where = f"{'.'.join(keys[:-1]) or 'the top'} of {path}"
+    return mistake.error(f"{place}{key and f': {key}'}", known, where, expected=expected)
 
 
 def _known(keys: list[str], content: Mapping[str, Any]) -> list[str]:

@@ -77,6 +77,11 @@ CLASSES = 'classes = ["well", "ill"]'
         ("[0, 120]", "[0, inf]", "columns.age.range.1 = inf: input should be a finite number"),
         ("[0, 120]", '"0 to 120"', "columns.age.range = '0 to 120'"),
         ("range = [0, 120]", "rnge = [0, 120]", "unknown key 'rnge' in columns.age of "),
+        (
+            "[columns.age]",
+            "[columns.int]\nkind = 'number'\nrnge = 1\n[columns.age]",
+            "unknown key 'rnge' in columns.int",
+        ),
         ('kind = "ignore"', 'kind = "ignor"', "unknown kind 'ignor' in columns.note of "),
         ('kind = "ignore"', 'unit = "x"', "columns.note has no kind"),
         ('kind = "ignore"', 'kind = "group"', "columns patient, note are of kind group"),
