@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -63,17 +64,22 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
     """The notes of a peer that begins with the model of one of these runs, or with the same of another program."""
     folder = tmp_path_factory.mktemp("models")
     (folder / "mine.py").write_text(SMALL_TASK)
-    models: dict[str | None, Path | None] = {None: None}
 
     def settings(first: str | None, out: str, more: dict[str, Any]) -> Settings:
-        return Settings(size=2, task=f"{folder}/mine.py:task", rounds=1, alone="never", init_from=models[first],
-                        out=folder / out, **more)  # fmt: skip
+        return Settings(size=2, task=f"{folder}/mine.py:task", rounds=1, alone="never", out=folder / out,
+                        init_from=None if first is None else model(first), **more)  # fmt: skip
 
-    for name, (first, more) in RUNS.items():
-        simulate(settings(first, name, more))
-        models[name] = folder / name / "rank-0" / "model.safetensors"
-    models["elsewhere"] = folder / "elsewhere.safetensors"
-    save_file(load_file(models["open"]), models["elsewhere"])
+    @cache
+    def model(name: str) -> Path:
+        path = folder / name / "rank-0" / "model.safetensors"
+        if name == "elsewhere":
+            path.parent.mkdir(parents=True)
+            save_file(load_file(model("open")), path)
+        else:
+            first, more = RUNS[name]
+            simulate(settings(first, name, more))
+        return path
+
     return lambda first, more: build.build(resolve(settings(first, "started", more), 0)).notes
 
 

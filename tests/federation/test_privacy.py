@@ -18,6 +18,7 @@ from dpeer.federation.settings import Settings
 from dpeer.privacy import Guarantee, PeerData
 from dpeer.topology.settings import build_graph
 from tests.error_texts import refused
+from tests.runs import MODELS
 
 
 def promise(settings: Settings) -> Guarantee | None:
@@ -125,14 +126,15 @@ def test_it_says_when_the_budget_will_be_used_up(tmp_path):
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory):
-    """A rank's folder after a run, by its level of privacy."""
-    folders = {}
-    for level in ("client", "none"):
-        out = tmp_path_factory.mktemp("ended") / "run"
-        private = {"privacy": level, "noise_multiplier": 50.0} if level == "client" else {}
-        dpeer.run(Settings(size=2, rounds=2, local_steps=1, out=out, alone="never", **private))
-        folders[level] = out / "rank-0"
-    return folders
+    """A rank's folder after a private run."""
+    made = tmp_path_factory.mktemp("ended")
+    (made / "small.py").write_text(MODELS)
+    settings = Settings(
+        size=2, rounds=2, task=f"{made}/small.py:task", privacy="client", noise_multiplier=50.0, alone="never",
+        out=made / "run",
+    )  # fmt: skip
+    dpeer.run(settings)
+    return made / "run" / "rank-0"
 
 
 def takes(folder: Path) -> None:
@@ -143,7 +145,7 @@ def takes(folder: Path) -> None:
 @pytest.mark.parametrize("damage", ["none", "emptied", "header alone", "on one line", "gone", "a folder", "garbage"])
 def test_a_folder_that_holds_a_private_run_takes_no_other(damage, ended, tmp_path):
     """What the run released on its data must stay on record, whatever has become of its ledger."""
-    folder = shutil.copytree(ended["client"], tmp_path / "rank-0")
+    folder = shutil.copytree(ended, tmp_path / "rank-0")
     ledger = folder / "privacy" / "ledger.jsonl"
     content = ledger.read_bytes()
     if damage == "gone":
@@ -168,7 +170,7 @@ def test_a_folder_that_holds_a_private_run_takes_no_other(damage, ended, tmp_pat
 @pytest.mark.parametrize("emptied", [False, True])
 def test_so_does_one_whose_ledger_and_metrics_are_lost_together(gone, emptied, ended, tmp_path):
     """The checkpoint and the bytes that were kept tell of the run."""
-    folder = shutil.copytree(ended["client"], tmp_path / "rank-0")
+    folder = shutil.copytree(ended, tmp_path / "rank-0")
     for path in (folder / "privacy" / "ledger.jsonl", folder / "metrics.jsonl"):
         path.write_bytes(b"") if emptied else path.unlink()
     if "released" in gone:
