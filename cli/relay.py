@@ -31,8 +31,8 @@ _LOOK = 5.0
 )  # fmt: skip
 @click.option("--rate", default="1Gbit", metavar="RATE", help="The most that one key may send.")
 @click.option(
-    "--connections", default=CONNECTIONS, metavar="N", type=click.IntRange(min=2),
-    help="The most connections of one key: one to be called, and one for each neighbor behind this relay.",
+    "--connections", default=CONNECTIONS, metavar="N", type=click.IntRange(min=1),
+    help="The most calls of one key at once: one for each neighbor behind this relay.",
 )  # fmt: skip
 def relay(listen: str, files: Sequence[Path], rate: str, connections: int) -> None:
     """Join the outgoing connections of listed keys, so that peers meet of which no one can be dialled.

@@ -43,7 +43,7 @@ REFUSALS = {
     "peer's secret",
     b"o": "its --keys FILE does not list the key of that rank beside this peer's",
     b"a": "the peer of that rank is not connected to it",
-    b"m": "this peer has too many calls or connections there",
+    b"m": "this peer has too many calls there",
     b"r": "another process connected to it with this peer's key",
 }
 """Why a relay refuses or ends a connection, by its byte."""

@@ -44,7 +44,7 @@ RATE = 125_000_000.0
 """Bytes a second that one key may send, by default: a line of 1 Gbit/s."""
 
 CONNECTIONS = 256
-"""Connections of one key, by default: one on which it waits, and one for each peer that it is joined to."""
+"""Calls of one key at once, by default. Those that it gets are its callers': they must not keep each other out."""
 
 _BURST = 1.0
 """Seconds of a key's rate that may come at once after a silence."""
@@ -105,7 +105,7 @@ class Relay:
 
     Args:
         rate: Bytes a second that one key may send.
-        connections: The most connections of one key.
+        connections: The most calls of one key at once.
 
     Attributes:
         joined, carried, refused: Connections that were joined; bytes that they carried; connections that were refused.
@@ -283,11 +283,10 @@ class Relay:
             return
         if pair in self._calls:  # no variable: its frame would keep all calls before this one
             self._calls.pop(pair).cancel()
-        used = Counter(key for keys in self._calls for key in keys)
         if not called.here:
             _tell(near, messages.ABSENT)
             return
-        if any(used[one.key] + 1 >= self._connections for one in (caller, called)):
+        if sum(key == caller.key for key, _ in self._calls) >= self._connections:
             _tell(near, messages.TOO_MANY)
             return
         self._calls[pair] = task

@@ -200,8 +200,8 @@ async def test_a_key_that_is_not_listed_any_more_is_parted(world):
 # -- what a listed key may cost ----------------------------------------------------------------------------------------
 
 
-async def test_a_key_has_so_many_connections_and_a_newer_one_replaces_that_of_the_same_pair(world):
-    one = await world(4, connections=3)
+async def test_a_key_has_so_many_calls_and_a_newer_one_replaces_that_of_the_same_pair(world):
+    one = await world(4, connections=2)
     lines = {rank: await one.listen(rank) for rank in (1, 2, 3)}
     first, _ = await one.join(0, 1, lines[1])
     second = await one.join(0, 2, lines[2])
@@ -211,6 +211,13 @@ async def test_a_key_has_so_many_connections_and_a_newer_one_replaces_that_of_th
     await echo(near, far)
     await echo(*second)
     await echo(*await one.join(1, 3, lines[3]))  # others have theirs
+
+
+async def test_callers_of_a_peer_leave_it_to_others(world):
+    one = await world(4, connections=1)
+    for rank in (1, 2, 3):
+        await one.listen(0)
+        assert await (await one.dial(rank, 0)).answer() == TAKEN
 
 
 async def test_calls_without_end_are_refused_after_some(world):
