@@ -162,6 +162,8 @@ async def test_while_a_peer_changes_its_key_either_is_called(opened):
             await listener.listen(f"relay://{relay.place}")
             link = dialler.dial(f"relay://{relay.place}", 0)
             assert await next_of(dialler, Opened) == Opened(link)
+            while relay.relay._keys[public_of(secret)].line is None:  # noqa: ASYNC110 - it waits again, after its call
+                await asyncio.sleep(0.002)
             await dialler.close(0)
             await listener.close(0)
             await relay.log.until("rank 0", "is gone")
