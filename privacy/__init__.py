@@ -44,11 +44,11 @@ Nothing here knows the network or trains.
 from __future__ import annotations
 
 from dpeer.privacy.accounting import Charge
-from dpeer.privacy.config import PeerData, PrivacyConfig
 from dpeer.privacy.guarantee import Guarantee, SampleGuarantee
 from dpeer.privacy.ledger import Ledger
 from dpeer.privacy.mechanism import Clipped, Sparsifier, Vector, clip, norm, privatize
-from dpeer.privacy.session import ClientSession, SampleSession, SampleTerms, Session, open  # noqa: A004 - as gzip.open and others are called
+from dpeer.privacy.session import ClientSession, PeerData, SampleSession, SampleTerms, Session, open  # noqa: A004 - as gzip.open and others are called
+from dpeer.privacy.settings import PrivacyConfig
 
 __all__ = [
     "Charge",

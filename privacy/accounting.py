@@ -23,20 +23,19 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, get_args
 
 from scipy.optimize import brentq
+from scipy.special import erfcx, log_ndtr, ndtri
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
-
-
-from scipy.special import erfcx, log_ndtr, ndtri
 
 Accountant = Literal["exact", "pld", "rdp"]
 ACCOUNTANTS: tuple[str, ...] = get_args(Accountant)
@@ -61,14 +60,9 @@ _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e9
 class Charge:
     """Steps of the Poisson-subsampled Gaussian mechanism with one sampling rate and one noise multiplier.
 
-    A step clips each sampled record's gradient and noises the sum. Neighboring data sets differ in one record, present
-    or not (add-or-remove), which moves the sum by at most the clip norm. A release at client level is a step with
-    sampling rate 1, and s / S, the noise over the sensitivity, as its noise multiplier.
-
-    Attributes:
-        sampling_rate: q, the probability with which each record is in a step's batch; 1 where every step takes all.
-        noise_multiplier: sigma, the noise on the sum of the gradients over the clip norm.
-        steps: How many; 0 or more.
+    Each record is in a step with the sampling rate; its gradient is clipped, and the sum noised. Neighboring data sets
+    differ in one record, present or not (add-or-remove), which moves the sum by at most the clip norm. A release at
+    client level is a step with sampling rate 1, and s / S, the noise over the sensitivity, as its noise multiplier.
 
     Raises:
         ConfigurationError: A value is out of its range.
@@ -96,10 +90,9 @@ def merged(charges: Iterable[Charge]) -> tuple[Charge, ...]:
 
     Composition does not depend on the order of steps, and so neither may the last digits of an epsilon.
     """
-    steps: dict[tuple[float, float], int] = {}
+    steps = Counter[tuple[float, float]]()
     for charge in charges:
-        kind = (charge.sampling_rate, charge.noise_multiplier)
-        steps[kind] = steps.get(kind, 0) + charge.steps
+        steps[charge.sampling_rate, charge.noise_multiplier] += charge.steps
     return tuple(sorted(Charge(*kind, number) for kind, number in steps.items() if number))
 
 
@@ -139,14 +132,9 @@ def least_noise(
     *,
     digits: int,
 ) -> float:
-    """The least noise multiplier of so many digits with which an epsilon stays within its target.
+    """The least noise multiplier, rounded up to so many digits, with which an epsilon stays within its target.
 
-    Args:
-        charged: Gives what is charged with a noise multiplier; some step, and the less the more noise.
-        target: The epsilon, above 0.
-        delta: Between 0 and 1.
-        accountant: See `total_epsilon`.
-        digits: Significant digits of the noise, which is rounded up.
+    `charged` gives what is charged with a noise multiplier: some step, and the less the more noise.
 
     Raises:
         ConfigurationError: A value is out of its range, or no noise that can be computed with is enough.
@@ -185,7 +173,7 @@ def least_noise(
 
 
 def round_up(value: float, digits: int) -> float:
-    """A value above 0, rounded up to so many significant digits."""
+    """The next value above, or this one, of so many significant digits."""
     step = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
     return float(f"{math.ceil(value / step) * step:.{digits - 1}e}")
 

@@ -46,9 +46,7 @@ class GaussianGuarantee:
     """What both levels have in common.
 
     Attributes:
-        noise_multiplier: sigma, the noise that protects over the clip norm.
-        clip_norm: C, the largest L2 norm of what is clipped.
-        delta: The probability that epsilon does not hold.
+        noise_multiplier: sigma, the noise that protects over the clip norm C.
         digits: Of a noise multiplier that is found for a budget, rounded up.
         advice: What to do where training cannot survive the noise.
 
@@ -71,7 +69,7 @@ class GaussianGuarantee:
                 )
 
     def charges(self, rounds: int) -> tuple[Charge, ...]:
-        """The charges of so many rounds."""
+        """Of so many rounds."""
         raise NotImplementedError
 
     def moves(self, rounds: int) -> int:
@@ -168,12 +166,9 @@ class Guarantee(GaussianGuarantee):
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of a round in which steps are taken.
+    """Steps of a round; each takes `looks` noised gradients of its batch.
 
-    Attributes:
-        part: The trained part: "body", "head" or "model", or another name of an algorithm's own.
-        steps: How many a round.
-        looks: How many noised gradients each of them takes of its batch.
+    They train the "body", "head" or "model", or a part that an algorithm names.
     """
 
     part: str
@@ -195,7 +190,6 @@ class SampleGuarantee(GaussianGuarantee):
         phases: The steps of a round.
         head: `joint`: one gradient of body and head; `alternate`: steps of the head, then of the body; `post`: the head
             stays as it began until nothing leaves the peer any more.
-        unit: The protected unit: one record, or one group of records, such as those of a patient.
         units: N, by which sums are divided with q: a public number, near the true number of units, or not.
     """
 
@@ -231,7 +225,7 @@ class SampleGuarantee(GaussianGuarantee):
         return Charge(self.sampling_rate, self.noise_multiplier / math.sqrt(looks), steps)
 
     def charges(self, rounds: int) -> tuple[Charge, ...]:
-        """The charges of so many rounds."""
+        """Of so many rounds."""
         return tuple(self.charge(phase.steps * rounds, phase.looks) for phase in self.phases)
 
     def steps(self, rounds: int) -> int:

@@ -49,10 +49,9 @@ class Charged:
     """A line of a ledger, but the first.
 
     Attributes:
-        round: The round that it belongs to.
         sha256: Of a release's bytes (hex); None for steps, and for a release that was made elsewhere, if at all.
         to: The ranks that a release may be sent to.
-        charge: The charge of steps; None at client level.
+        charge: Of steps; None at client level.
         stated: Whether it is charged because the operator states that a lost disk may have released or taken it.
         ended: Whether no step is taken from this round on: training without noise at home, which then begins, must
             never have an effect on what leaves the peer. A run never goes back, also not with a larger budget.
@@ -67,7 +66,7 @@ class Charged:
 
     @classmethod
     def parse(cls, line: Mapping[str, Any]) -> Charged:
-        """The line of these JSON values."""
+        """What `values` gives, read back."""
         return cls(
             int(line["round"]),
             str(line["sha256"]) if "sha256" in line else None,
@@ -121,7 +120,7 @@ class Record:
 
     @property
     def steps(self) -> int:
-        """The number of charged steps; 0 at client level."""
+        """How many are charged; 0 at client level."""
         return sum(charge.steps for charge in self.charges)
 
     @property
@@ -140,15 +139,9 @@ class Record:
 
 
 class Ledger(Record):
-    """The ledger of the run that goes on; its first charge begins it.
+    """The ledger of the run that goes on; its first charge begins it, and makes the folder.
 
-    Args:
-        folder: The peer's privacy folder, made with the first charge.
-        mechanism: See `Record`.
-        level: Whether lines are releases ("client") or charges of steps ("sample").
-        resume: Whether the run continues the one of the ledger that is there.
-        data: See `Record`.
-        keep: Of how many releases the bytes are kept: as many as there can be after the last checkpoint.
+    Bytes are kept of `keep` releases: as many as there can be after the last checkpoint.
 
     Raises:
         CheckpointError: A ledger is damaged; or the one to continue is of another level, mechanism, data or noise.

@@ -50,11 +50,7 @@ class Sparsifier:
 
     `top-k` chooses after the noise, so it is post-processing: it changes neither epsilon nor the noise (as
     DP-FedSAM-top_k should; choosing by the private update before the noise is unsound). `random` chooses without the
-    data, before clipping, so that the clip norm is spent on the kept coordinates alone.
-
-    Attributes:
-        rule: "none", "top-k" or "random".
-        keep: Share of the coordinates that is kept, in (0, 1].
+    data, before clipping, so that the clip norm is spent on the kept coordinates alone. `keep` is the share, in (0, 1].
     """
 
     rule: Literal["none", "top-k", "random"] = "none"
@@ -154,17 +150,17 @@ def privatize(
     largest: float = LARGEST,
     threads: int = 1,
 ) -> tuple[Vector, Clipped]:
-    """Clip and noise a body's update, so that the body may be released.
+    """The body as it may be released, its update clipped and noised.
 
     Args:
         base: Shape (parameters,); a function of released values only.
-        body: The trained body, same shape; not changed.
+        body: Same shape; not changed.
         clip_norm: C.
         noise_std: s, of each coordinate.
         kept: What of the noised update is kept.
         mask: For `random` sparsifiers: which coordinates, drawn without the data; only these are clipped and noised.
         largest: The largest value that can travel; what is beyond it is set to it.
-        threads: How many draw noise at a time; what they draw does not depend on it.
+        threads: How many draw noise; what they draw does not depend on it.
 
     Returns:
         z, a new array of multiples of `grid(noise_std)`, and what clipping met.

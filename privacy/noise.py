@@ -62,11 +62,11 @@ def noised(
     """Add noise under a fresh private key, block by block.
 
     Args:
-        size: The number of values.
+        size: How many values.
         std: s, above 0.
         values: Gives x / g for a slice of them, exactly; called once for each block, from any of the threads.
         give: Called with a slice and its k, whole numbers as float64, from any of the threads.
-        threads: How many work at a time; the result is the same.
+        threads: How many work; the result is the same.
     """
     stream = Keystream()
     scale = std / grid(std)
@@ -148,20 +148,14 @@ def cosines_and_sines(u: Words, v: Words, out: Values) -> None:
 
 
 class FurtherBits:
-    """U and V of one pair, of which more and more bits can be had; both values of the pair get the same.
-
-    Attributes:
-        u: U * 2^bits, rounded down.
-        v: V * 2^bits, rounded down.
-        bits: How many are known of each.
-    """
+    """`u` and `v` are U and V of one pair times 2^bits, rounded down; both values of the pair get the same bits."""
 
     def __init__(self, stream: Keystream, pair: int, u: int, v: int) -> None:
         self._stream, self._block = stream, _MORE + (pair << 32)
         self.u, self.v, self.bits = u, v, 64
 
     def draw(self) -> None:
-        """Draw 64 bits more of U and of V."""
+        """Draw 64 more of each."""
         u, v = self._stream.words(self._block, 2).tolist()
         self.u, self.v, self.bits, self._block = self.u << 64 | u, self.v << 64 | v, self.bits + 64, self._block + 1
 

@@ -1,12 +1,9 @@
-"""Sessions, which decide what may leave a private peer while it runs, and which steps it may take.
-
-`open` gives a peer its session at client level, or the terms of one at sample level, which opens once the steps of a
-round are known.
-"""
+"""Sessions, which decide what may leave a private peer while it runs, and which steps it may take."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,10 +17,18 @@ from numpy.typing import NDArray
 from dpeer.exceptions import CheckpointError, ConfigurationError, TaskError
 from dpeer.privacy import accounting
 from dpeer.privacy.accounting import Charge
-from dpeer.privacy.config import PeerData, PrivacyConfig
-from dpeer.privacy.guarantee import GaussianGuarantee, Guarantee, Head, Phase, SampleGuarantee, check_delta
+from dpeer.privacy.guarantee import (
+    GaussianGuarantee,
+    Guarantee,
+    Head,
+    Phase,
+    SampleGuarantee,
+    check_delta,
+    default_delta,
+)
 from dpeer.privacy.ledger import Charged, Ledger, current
 from dpeer.privacy.mechanism import Clipped, Sparsifier
+from dpeer.privacy.settings import PrivacyConfig
 
 
 @dataclass
@@ -33,7 +38,6 @@ class BaseSession:
     Attributes:
         budget: The epsilon that is never exceeded; None without a limit.
         planned: The most rounds in which the peer takes part; at sample level those that are still to come.
-        size: The number of peers.
     """
 
     guarantee: GaussianGuarantee
@@ -46,11 +50,7 @@ class BaseSession:
         """How many of the planned rounds the budget allows, by the epsilon of so many."""
         if self.budget is None or not self.planned or epsilon(self.planned) <= self.budget:
             return self.planned
-        low, high = 0, self.planned
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if epsilon(middle) <= self.budget else (low, middle)
-        return low
+        return bisect_right(range(1, self.planned), self.budget, key=epsilon)
 
     def outlook(self, parameters: int, rounds: int) -> list[str]:
         """The advice where training cannot survive the noise on so many parameters; nothing where it may."""
@@ -153,11 +153,29 @@ _AT_HOME = (
 
 
 @dataclass(frozen=True)
+class PeerData:
+    """What privacy needs to know of one peer's data; it stays on the peer.
+
+    Attributes:
+        digest: SHA-256 (hex) of the data; None where unknown.
+        records: The number of training records.
+        groups: The group of each record; None where the task has none.
+        own: Whether they are the peer's own, and no part of a common pool.
+        found: Options of the task that were found in the data instead of being given, with their values.
+    """
+
+    digest: str | None = None
+    records: int = 0
+    groups: Sequence[object] | NDArray[Any] | None = None
+    own: bool = False
+    found: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class SampleTerms:
     """What is asked of the steps of one peer, before it is known which steps a round has; see `open`.
 
-    Attributes:
-        left: How many of the peer's rounds are still to come; None for all.
+    `left` of the peer's rounds are still to come; None for all.
 
     Raises:
         TaskError: Groups are to be protected, and the task knows none.
@@ -197,13 +215,29 @@ class SampleTerms:
         return self.data.records if self.groups is None else len(np.unique(self.groups))
 
     @property
+    def nominal_units(self) -> int:
+        """N, a public number near that of this peer's units: `--records`, or their number rounded to a power of two.
+
+        The rounded number is for parts of common pools alone, where who gets which record depends on the others
+        anyway. Of a peer's own records N must not follow: some number is the last one that is rounded down.
+        """
+        given = self.config.settings.records
+        return int(2 ** round(math.log2(self.units))) if given is None else given
+
+    @property
     def rate(self) -> float:
-        """q, the probability with which each unit is in a batch."""
-        return self.config.sampling_rate(self.units)
+        """q, with which each unit is in a batch, so that one has about `batch_size` units."""
+        return min(1.0, self.config.batch_size / self.nominal_units)
+
+    @property
+    def delta(self) -> float:
+        """As given, or the default for N units."""
+        given = self.config.settings.delta
+        return default_delta(self.nominal_units) if given is None else given
 
     @property
     def head(self) -> Head:
-        """How the head is trained."""
+        """How it is trained."""
         return self.config.settings.dp_head
 
     @property
@@ -217,7 +251,7 @@ class SampleTerms:
         asked, units, unit = self.config.settings, self.units, self.config.settings.privacy_unit
         # By default delta is near enough to 1 / (10 N); the N that is given may be far off.
         told = asked.delta is not None or asked.records is not None
-        warning = check_delta(self.config.sample_delta(units), units, unit) if told else None
+        warning = check_delta(self.delta, units, unit) if told else None
         if asked.records is not None and not 0.5 <= asked.records / units <= 2:
             return (
                 f"--records {asked.records}: this peer has {units} {unit}s; what is promised holds, but its steps are "
@@ -226,10 +260,7 @@ class SampleTerms:
         return warning
 
     def open(self, phases: Sequence[Phase]) -> SampleSession:
-        """Find the noise for the budget, and open the ledger.
-
-        Args:
-            phases: The steps of a round.
+        """Find the noise for the budget with these steps of a round, and open the ledger.
 
         Raises:
             CheckpointError: The ledger to continue is damaged, or of another mechanism.
@@ -243,8 +274,8 @@ class SampleTerms:
                 "protected: leave it out, or give --body-epochs"
             )
         base = SampleGuarantee(
-            asked.noise_multiplier or 1.0, asked.clip_norm, config.sample_delta(self.units), self.rate, tuple(phases),
-            self.head, asked.privacy_unit, config.nominal_units(self.units),
+            asked.noise_multiplier or 1.0, asked.clip_norm, self.delta, self.rate, tuple(phases),
+            self.head, asked.privacy_unit, self.nominal_units,
         )  # fmt: skip
         budget, noise_given = asked.target_epsilon, asked.noise_multiplier is not None
         guarantee = base.within(budget, config.rounds, noise_given=noise_given)
@@ -258,12 +289,7 @@ class SampleSession(BaseSession):
     """The privacy of each record, or group of records, of one peer in its local training.
 
     How many whole rounds the budget allows is found when the run begins or goes on; from then on steps are compared
-    with that number, because an epsilon takes a tenth of a second to compute.
-
-    Attributes:
-        terms: What is asked of the steps.
-        rounds: How many of the planned rounds the budget allows.
-        ended: Whether a step has been refused.
+    with that number, because an epsilon takes a tenth of a second to compute. It has ended once a step is refused.
     """
 
     guarantee: SampleGuarantee
@@ -275,9 +301,7 @@ class SampleSession(BaseSession):
         self._vetted = _by_noise([*self.ledger.charges, *self.guarantee.charges(self.rounds)])
 
     def charge(self, number: int, wanted: int, looks: int = 1) -> int:
-        """Charge the next steps of a round, of `wanted` as many as may be taken at once; then they are on disk.
-
-        Each takes `looks` noised gradients of its batch.
+        """Charge the next steps of a round on disk, of `wanted` as many as may be taken at once; see `Phase`.
 
         Returns:
             How many may be taken now; 0 when the budget allows none any more.
@@ -353,7 +377,7 @@ class SampleSession(BaseSession):
         }
 
     def noised(self, shared: int, trained: int) -> int:
-        """How many values get noise at once, of the number that is shared and the most that are trained together."""
+        """See `ClientSession.noised`."""
         return trained
 
     def notes(self, parameters: int) -> list[str]:
@@ -406,7 +430,7 @@ Session: TypeAlias = ClientSession | SampleSession
 def open(  # noqa: A001 - called as privacy.open
     config: PrivacyConfig,
     folder: Path,
-    data: PeerData = PeerData(),  # noqa: B008 - frozen
+    data: PeerData = PeerData(),
     *,
     resume: bool = False,
     left: int | None = None,
@@ -451,5 +475,4 @@ def _check_found(config: PrivacyConfig, found: Mapping[str, Sequence[str]]) -> N
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ",".join(names[:_LISTED])
-    return shown if len(names) <= _LISTED else f"{shown},... ({len(names)} in all)"
+    return ",".join(names[:_LISTED]) + (f",... ({len(names)} in all)" if len(names) > _LISTED else "")

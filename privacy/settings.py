@@ -1,13 +1,16 @@
-"""The settings of differential privacy."""
+"""The settings of differential privacy, and with the figures of a run what is refused of them."""
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dpeer.privacy.guarantee import Ascent, Head, Unit
+from dpeer.exceptions import ConfigurationError
+from dpeer.privacy.guarantee import Ascent, Guarantee, Head, Unit, check_delta, default_delta
+from dpeer.privacy.mechanism import Sparsifier
 from dpeer.sections import Mark, Section, setting
 
 _setting = partial(setting, group="Privacy")
@@ -99,3 +102,78 @@ CLIENT_ONLY = ("sparsify",)
 
 SAMPLE_ONLY = ("records", "dp_head", "dp_sam", "privacy_unit", "microbatch")
 """Settings that mean something at sample level alone."""
+
+
+@dataclass(frozen=True)
+class PrivacyConfig:
+    """What privacy needs to know of a run; equal on all peers but for what settings of privacy a rank has of its own.
+
+    Attributes:
+        size: The number of peers.
+        rounds: The most rounds in which one peer takes part, for which noise is calibrated.
+        batch_size: The expected one.
+        standardize: Whether inputs are scaled by their own statistics.
+        shares: Whether anything leaves the peer at all.
+    """
+
+    settings: PrivacySettings = field(default_factory=PrivacySettings)
+    size: int = 1
+    rounds: int = 0
+    batch_size: float = 32
+    checkpoint_every: int = 1
+    algorithm: str = ""
+    task: str = ""
+    finish: str = "none"
+    standardize: bool = False
+    shares: bool = True
+
+    @cached_property
+    def guarantee(self) -> Guarantee | None:
+        """The guarantee at client level, equal on all peers; None at other levels, whose settings are only checked.
+
+        Raises:
+            ConfigurationError: Settings are missing, or are not sound.
+            BudgetTooSmall: The budget allows no release.
+        """
+        asked = self.settings
+        self._check_level()
+        if asked.privacy == "none":
+            return None
+        if asked.noise_multiplier is None and asked.target_epsilon is None:
+            raise ConfigurationError(
+                f"--privacy {asked.privacy} needs to know how much: give --target-epsilon 8 (the noise follows from "
+                "it) or --noise-multiplier"
+            )
+        if asked.privacy == "sample":
+            self._check_unseen()
+            return None
+        Sparsifier.parse(asked.sparsify)  # so that a share that is none is refused before data are read
+        delta = asked.delta if asked.delta is not None else default_delta(self.size)
+        check_delta(delta, self.size)
+        base = Guarantee(asked.noise_multiplier or 1.0, asked.clip_norm, delta)
+        return base.within(asked.target_epsilon, self.rounds, noise_given=asked.noise_multiplier is not None)
+
+    def _check_level(self) -> None:
+        """Refuse settings without an effect at the level of privacy."""
+        level = self.settings.privacy
+        for name, field_ in PrivacySettings.model_fields.items():
+            value, flag = getattr(self.settings, name), f"--{name.replace('_', '-')}"
+            of = "sample" if name in SAMPLE_ONLY else "client" if name in CLIENT_ONLY else None
+            if value != field_.default and (level == "none" or of not in (level, None)):
+                raise ConfigurationError(
+                    f"{flag} {value} belongs to --privacy {of or 'sample or client'}: with --privacy {level} leave it "
+                    "out"
+                )
+
+    def _check_unseen(self) -> None:
+        """Refuse to read records past the noise of sample level, by training at home or for statistics of inputs."""
+        if self.standardize:
+            raise ConfigurationError(
+                "--standardize cannot be used with --privacy sample: the statistics of this peer's data would be in "
+                "all that it computes, without noise; leave it out, and give the ranges of columns in a --schema"
+            )
+        if self.finish != "none" and self.settings.dp_head != "post":
+            raise ConfigurationError(
+                f"--finish {self.finish} with --dp-head {self.settings.dp_head}: it trains without noise, and the "
+                "model that predicts would not be private any more; leave it out, or use --dp-head post"
+            )

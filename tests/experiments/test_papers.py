@@ -16,6 +16,7 @@ from dpeer.experiments.experiment import Experiment, load
 from dpeer.federation.config import resolve
 from dpeer.federation.presets import PRESETS
 from dpeer.federation.settings import aside
+from dpeer.privacy import PeerData, SampleTerms
 from dpeer.sections import names
 from dpeer.topology import Isolated, Participation, ServerSampling, take_part
 from dpeer.topology.settings import GraphSettings, build_graph
@@ -209,7 +210,8 @@ def test_every_row_trains_as_the_dp_fedadamw_paper_prints(name: str) -> None:
         assert str(s.lora).startswith("r=16,alpha=32")
         # Tables 12 and 13: the training records, and how many a peer has.
         assert s.records == (67_349 // 4 if text else 50_000 // 50)
-        assert resolve(cell.settings, 0).protected.sampling_rate(999) == s.batch_size / s.records
+        terms = SampleTerms(resolve(cell.settings, 0).protected, Path(), PeerData(records=999))
+        assert terms.rate == s.batch_size / s.records
         # Section 9.4.
         assert (s.privacy, s.clip_norm, s.lr_schedule, s.grad_clip, s.finish) == ("sample", 0.1, "cosine", None, "none")
         # Table 17, and for rows with Adam of another kind what it has for AdamW.

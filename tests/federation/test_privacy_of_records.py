@@ -36,11 +36,14 @@ def opened(
 
 
 def test_the_number_of_records_is_what_is_said_or_a_power_of_two() -> None:
-    assert [config().nominal_units(units) for units in (1, 3, 90, 91, 1000, 1500)] == [1, 4, 64, 128, 1024, 2048]
-    assert config(records=2000).nominal_units(1234) == 2000
+    def terms(units: int, **values: Any) -> SampleTerms:
+        return SampleTerms(config(**values), Path("nowhere"), PeerData(records=units))
+
+    assert [terms(units).nominal_units for units in (1, 3, 90, 91, 1000, 1500)] == [1, 4, 64, 128, 1024, 2048]
+    assert terms(1234, records=2000).nominal_units == 2000
     for units in (1, 5, 77, 1448, 99_999):
-        assert 0.7 < config().nominal_units(units) / units < 1.42
-    assert (config().sample_delta(50_000), config().sampling_rate(50_000)) == (0.1 / 65_536, 32 / 65_536)
+        assert 0.7 < terms(units).nominal_units / units < 1.42
+    assert (terms(50_000).delta, terms(50_000).rate) == (0.1 / 65_536, 32 / 65_536)
 
 
 @pytest.mark.parametrize("unit", ["record", "group"])

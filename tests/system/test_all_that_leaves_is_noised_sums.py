@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpeer.peer.transport import Sent
-from dpeer.privacy import PrivacyConfig
+from dpeer.privacy import SampleTerms
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.simulation.network import FaultyTransport
 from dpeer.training import ALGORITHMS
@@ -197,7 +197,7 @@ def test_the_comparison_finds_what_goes_another_way(sent_by_both, monkeypatch, l
     if leak == "values":
         monkeypatch.setattr(ClippedSum, "released", fixed(leak=1e-4))
     else:
-        monkeypatch.setattr(PrivacyConfig, "nominal_units", lambda config, units: units)
+        monkeypatch.setattr(SampleTerms, "nominal_units", property(lambda terms: terms.units))
     first, second = sent_by_both(*PLAIN, "--algorithm", "dfedmdc")
     assert first["body"] != second["body"]
     assert first["hello"] == second["hello"]
