@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
 from typing import Any, Protocol
 
 import torch
@@ -126,11 +127,10 @@ def proximal(strength: float, towards: Tensor, gradient: Gradient = plain) -> Gr
         gradient: The gradient of the loss.
     """
 
+    @wraps(gradient)  # with what it says of its looks
     def pulled(peer: Stepping, part: Flat, batch: Batch) -> Tensor:
         loss = gradient(peer, part, batch)
         part.grad.add_(part.data - towards, alpha=strength)
         return loss
 
-    pulled.looks = looks(gradient)  # type: ignore[attr-defined]
-    pulled.looks_of_previous = looks(gradient, "previous")  # type: ignore[attr-defined]
     return pulled
