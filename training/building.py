@@ -26,12 +26,11 @@ from dpeer.training.mixing.gossip import Gossip, SparseGossip
 from dpeer.training.mixing.guard import Guard
 from dpeer.training.mixing.private import PrivateGossip
 from dpeer.training.randomness import GlobalGenerators, Purpose
-from dpeer.training.selection import ModelSelection
 from dpeer.training.setting_texts import Robust
 from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import frozen_alike, split
 from dpeer.training.state.checkpoints import Checkpoints, Stateful
-from dpeer.training.state.kept_model import Keeping
+from dpeer.training.state.kept_model import Keeping, ModelSelection
 from dpeer.training.state.store import Origin
 from dpeer.training.step_pace import StepPace
 from dpeer.training.task import Task, claim
@@ -120,7 +119,10 @@ def build_learner(
                 trainer.source = private = PrivateMinibatches(trainer.plain, terms, _planned(make, trainer, terms))
             opened = private.session
     finishing = Finishing(made, trainer)
-    origin = _origin(session, None if task.initial is None else task.initial.origin)
+    origin = Origin.of_run(
+        client=isinstance(session, ClientSession), sample=terms is not None,
+        at_home=terms is not None and terms.at_home, first=None if task.initial is None else task.initial.origin,
+    )  # fmt: skip
     keeping = Keeping(trainer, finishing, selection, shares=shares, origin=origin, training=training_accuracy)
     kept: dict[str, Stateful] = {
         "algorithm": made, "extras": trainer.extras, "codec": gossip, "finish": finishing, "sampled": trainer.source,
@@ -154,15 +156,6 @@ def _planned(make: Callable[[], Algorithm], trainer: Trainer, terms: SampleTerms
         finally:
             trainer.extras.data.copy_(extras)
     return plan.planned
-
-
-def _origin(session: ClientSession | SampleTerms | None, first: Origin | None) -> Origin | None:
-    """What the file of the model says of the records that it was trained on."""
-    sample = session if isinstance(session, SampleTerms) else None
-    return Origin.of_run(
-        client=isinstance(session, ClientSession), sample=sample is not None,
-        at_home=sample is not None and sample.at_home, first=first,
-    )  # fmt: skip
 
 
 def _about(algorithm: Algorithm, trainer: Trainer, gossip: Gossip, finishing: Finishing, digest: str) -> About:

@@ -21,9 +21,8 @@ from dpeer.training.mixing.gossip import Gossip, Weigh
 from dpeer.training.mixing.weighted_sum import all_finite
 from dpeer.training.payload import Payload
 from dpeer.training.randomness import GlobalGenerators, Purpose
-from dpeer.training.selection import ModelSelection, Point
 from dpeer.training.state.checkpoints import Checkpoints
-from dpeer.training.state.kept_model import Keeping, input_shape
+from dpeer.training.state.kept_model import Keeping, ModelSelection, Point, input_shape
 from dpeer.training.step_pace import RoundPace
 from dpeer.training.trainer import Trainer
 

@@ -95,8 +95,7 @@ def _blended(
     folder: Path, summary: Mapping[str, Any], federated: Federated, baseline: LocalBaseline, facts: Mapping[str, Any]
 ) -> tuple[Entries, Entries]:
     """Write a blend, with its card; returns its entries of `worth` and of the summary, which are empty without one."""
-    from dpeer.training.selection import ModelSelection  # torch
-    from dpeer.training.state.kept_model import input_shape
+    from dpeer.training.state.kept_model import ModelSelection, input_shape  # torch
     from dpeer.training.use.blend import Blend, fit_on_validation
 
     learner, settings = baseline.learner, facts["settings"]

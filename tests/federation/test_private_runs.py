@@ -7,7 +7,7 @@ import pytest
 
 from dpeer.privacy import Guarantee
 from dpeer.training import TorchLearner
-from dpeer.training.selection import ModelSelection
+from dpeer.training.state.kept_model import ModelSelection
 
 pytestmark = pytest.mark.slow
 

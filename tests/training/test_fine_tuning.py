@@ -129,7 +129,7 @@ def test_the_best_model_may_be_of_each_point(point: str, monkeypatch: pytest.Mon
     order = [(number, when) for number in range(2) for when in ("trained", "mixed")] + [(1, "finished")]
     best = (0, point) if point == "trained" else (1, point)
     losses = iter([0.0 if one == best else 1.0 for one in order])
-    monkeypatch.setattr("dpeer.training.selection.mean_loss", lambda *_: next(losses))
+    monkeypatch.setattr("dpeer.training.state.kept_model.mean_loss", lambda *_: next(losses))
     values = {}
     for number in range(2):
         learner.train(number)

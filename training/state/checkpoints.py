@@ -18,9 +18,9 @@ from dpeer.training.algorithms import Algorithm, shared_options
 from dpeer.training.algorithms.plugins import check_state
 from dpeer.training.codecs import identity
 from dpeer.training.device import CPU, host
-from dpeer.training.selection import POINTS, ModelSelection
 from dpeer.training.setting_texts import ends_with_the_run
 from dpeer.training.state.file_names import BEST, LAST, REST, TENSORS
+from dpeer.training.state.kept_model import POINTS, ModelSelection
 from dpeer.training.state.store import load_state, write_tensors
 from dpeer.training.trainer import Trainer
 
