@@ -99,7 +99,12 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be UTF-8
     try:
-        code = group.main(arguments, prog_name="dpeer", standalone_mode=False)
+        try:
+            code = group.main(arguments, prog_name="dpeer", standalone_mode=False)
+        finally:
+            if own_process:
+                # All work is done: from here on Ctrl-C ends the process without tracebacks, of exit handlers either.
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
     except UnknownName as error:
         code = _end(instead(arguments) or str(error), error.exit_code, debug)
     except DpeerError as error:
@@ -118,9 +123,6 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         unexpected = f"unexpected {type(error).__name__}: {error} (--debug shows where)"
         code = _end(_lacking(error) or unexpected, 1, debug)
-    if own_process:
-        # All work is done: from here on Ctrl-C ends the process without tracebacks of libraries' exit handlers.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(code if isinstance(code, int) else 0)
 
 
