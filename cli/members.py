@@ -392,7 +392,7 @@ def _hand_over(folder: Path, before: MemberList, one: MemberList) -> int:
 
 
 def _wait(folder: Path, before: MemberList, one: MemberList) -> None:
-    """Wait until a list counts, and print who has it."""
+    """Wait until a list counts, and print its holders."""
     while True:
         with suppress(NoAnswer):
             try:

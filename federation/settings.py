@@ -1,4 +1,4 @@
-"""`dpeer.Settings`: all settings of a federation, of which each package states its own, and what is wrong with them."""
+"""`dpeer.Settings`: all settings of a federation, of which each package states its own, and errors of wrong ones."""
 
 from __future__ import annotations
 

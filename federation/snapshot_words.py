@@ -1,4 +1,4 @@
-"""What is shown of peers: rows of what is known of each, columns with their words, and why a peer takes no part.
+"""Rows and columns of peers' snapshots for `status`, `top` and the dashboard, and why a peer takes no part.
 
 `dpeer status`, `dpeer top` and the dashboard show `rows` in `COLUMNS`.
 """

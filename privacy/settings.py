@@ -1,4 +1,4 @@
-"""The settings of differential privacy, and with the figures of a run what is refused of them."""
+"""Settings of differential privacy, and their refusals beside the figures of a run."""
 
 from __future__ import annotations
 
