@@ -47,7 +47,7 @@ LIGHT: dict[str, tuple[set[str], set[str]]] = {
 WITHOUT_TORCH = {
     "import dpeer; assert 'open_run' in dir(dpeer)": (set(), {"numpy", "pydantic", "click", "zmq"}),
     "import dpeer.topology": ({"numpy"}, {"zmq", "click"}),
-    "import dpeer.privacy, dpeer.privacy.accounting": (set(), {"zmq", "dp_accounting"}),
+    "import dpeer.privacy, dpeer.privacy.accounting": (set(), {"zmq", "dp_accounting", "scipy.optimize"}),
     "import dpeer.peer.peer, dpeer.peer.transports": ({"zmq"}, {"click"}),
     "import dpeer.training.state.file_names, dpeer.federation.run": (set(), set()),
     "import dpeer; dpeer.load_model": (set(), set()),
