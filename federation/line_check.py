@@ -1,30 +1,24 @@
 """Line check: tests the port, each neighbor's connection and key, and hello-sized messages both ways.
 
-A path that loses long packets passes short messages and no hello. So messages are long, and each says whether one of
-the other end has come. A check answers what says no; a running peer answers as it answers any stranger, by `Unknown`,
-once in `ASK_AGAIN` seconds, and says a hello first on a link of its own. All messages begin with `wire.PROBE`, so no
-round is disturbed.
+A path that loses long packets passes short messages and no hello. So each end sends a long ping on a line that is
+there, and who gets one, a check or a running peer, sends it back: a pong has passed both ways. No round is disturbed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from dpeer.exceptions import DpeerError, ProtocolError
 from dpeer.federation.addresses import is_relay
 from dpeer.federation.findings import Findings, Level
 from dpeer.federation.starting import Starting
 from dpeer.peer.core import wire
-from dpeer.peer.core.limits import ASK_AGAIN, Limits
-from dpeer.peer.core.wire import Frames
+from dpeer.peer.core.limits import Limits
 from dpeer.peer.relay.messages import ABSENT, REFUSALS
 from dpeer.peer.transport import Arrival, Broken, Event, Link, Opened, Relayed, Transport, TurnedAway, Unreachable
 from dpeer.peer.transports.hosts import split
@@ -33,19 +27,10 @@ from dpeer.peer.transports.zeromq import ZeroMQTransport
 from dpeer.results.units import duration, size
 
 LONG = 2**14
-"""Bytes of a long message, as of a hello with some hundred parameter tensors: more than any packet has."""
+"""Bytes of a ping, as of a hello with some hundred parameter tensors: more than any packet has."""
 
 SILENT = 14.0
 """Seconds after which what has not come is lost."""
-
-_LATER = ASK_AGAIN + 0.5
-"""Seconds after which a running peer answers again, so that it is asked once more."""
-
-_MOST = 5
-"""Long messages to one neighbor, at most, however often it asks or connects."""
-
-_WORD = 400
-"""The most bytes of a message beside its filler."""
 
 _LINGER = 1.0
 """Seconds for which the last word on a line may be under way."""
@@ -68,43 +53,24 @@ _COMES_LATER = REFUSALS[ABSENT]
 
 @dataclass
 class Line:
-    """How far the connection with a neighbor came."""
+    """How far the connection with a neighbor came; `address` is None for one that dials this peer."""
 
     address: str | None
-    """Where this peer dials it; None for a neighbor that dials this peer."""
     link: Link | None = None
-    """The link to write on; None while none is known."""
-    opened: float | None = None
-    """After how many seconds a dialled connection was there, keys proved."""
+    since: float | None = None
+    """Clock time at which the newest connection was there, keys proved; None without one."""
     reason: str | None = None
     """Why it cannot be reached at present, as the transport states it."""
     unproved: bool = False
     """Whether a listener is at its address, and a key is not proved: waiting does not help."""
-    proved: bool = False
-    """Whether it has dialled in and proved its key."""
-    since: float | None = None
-    """Clock time at which the newest connection was there; None without one."""
-    heard: bool = False
-    """Whether a long message has come."""
-    confirmed: bool = False
-    """Whether the neighbor has this end's long one."""
-    runs: bool = False
-    """Whether a peer runs there, and no check."""
-    again: float = math.inf
-    """Clock time at which it is asked once more."""
+    passed: bool = False
+    """Whether a pong has come."""
     broken: bool = False
-    """Whether the connection broke while messages were awaited."""
-    sent: int = 0
-    """How many messages were sent."""
-
-    @property
-    def passed(self) -> bool:
-        """Whether long messages pass, as far as this can be seen: a running peer sends none to who dials it."""
-        return self.confirmed and (self.heard or (self.runs and self.address is not None))
+    """Whether the connection broke while it was awaited."""
 
     @property
     def settled(self) -> bool:
-        """Whether no more is to come: long messages have passed, or it is too late for them."""
+        """Whether no more is to come: a pong is here, or it is too late for one."""
         if self.since is None:
             return self.unproved
         return self.passed or time.monotonic() - self.since > SILENT
@@ -112,8 +78,7 @@ class Line:
     def verdict(self, words: str) -> tuple[Level, str]:
         """Whether long messages pass, behind what else is known of the line."""
         if self.passed:
-            passed = "long messages pass in both directions" if self.heard else "it has a long message of this peer"
-            return Level.PASS, f"{words}, and {passed}"
+            return Level.PASS, f"{words}, and long messages pass in both directions"
         if self.broken:
             return Level.WARN, f"{words}; the connection broke meanwhile: check again"
         return Level.FAIL, (
@@ -138,102 +103,76 @@ class Lines:
     """
 
     def __init__(self, transport: Transport, rank: int, to_dial: Mapping[int, str], inward: Iterable[int]) -> None:
-        self._transport, self._rank = transport, rank
+        self._transport = transport
         self.of = {one: Line(address) for one, address in to_dial.items()} | {one: Line(None) for one in sorted(inward)}
         self.strangers: Counter[tuple[str, str]] = Counter()
         self.relay: str | None = None
-        self._dialled: dict[Link, int] = {}
-        self._began = time.monotonic()
-        self._filler = os.urandom(LONG)  # which no line compresses
+        self._ranks: dict[Link, int] = {}
+        self._ping = wire.ping(rank, os.urandom(LONG))  # which no line compresses
 
     def dial(self) -> None:
         """Dial the neighbors that have an address."""
         for rank, line in self.of.items():
             if line.address is not None:
                 try:
-                    self._dialled[self._transport.dial(line.address, rank)] = rank
+                    self._ranks[self._transport.dial(line.address, rank)] = rank
                 except DpeerError as error:
                     line.reason = str(error)
 
     def proves(self, rank: int) -> None:
         """A rank has proved its key."""
-        if (line := self.of.get(rank)) is not None and line.address is None:
-            line.proved = True
-            line.since = time.monotonic() if line.since is None else line.since
+        if (line := self.of.get(rank)) is not None and line.address is None and line.since is None:
+            line.since = time.monotonic()
 
     def take(self, event: Event) -> None:
         """Take an event of the transport."""
         match event:
-            case Opened(link) if link in self._dialled:
-                line = self.of[self._dialled[link]]
-                line.opened = time.monotonic() - self._began if line.opened is None else line.opened
-                if not line.passed:
-                    line.link, line.since, line.broken = link, time.monotonic(), False
-                    self._ask(line)
-            case Unreachable(link, reason, unproved) if link in self._dialled:
-                line = self.of[self._dialled[link]]
+            case Opened(link) if link in self._ranks:
+                self._open(link)
+            case Unreachable(link, reason, unproved) if link in self._ranks:
+                line = self.of[self._ranks[link]]
                 line.reason, line.unproved = reason, line.unproved or unproved
             case Arrival():
                 if event.identity is not None:
                     self.proves(event.identity)
-                self._came(event, self._dialled.get(event.link, event.identity))
-            case Broken(link):
+                self._came(event)
+            case Broken(link) if link in self._ranks:
                 # What was on its way is lost. Late, the neighbor has given up what did not come, too.
-                for line in self.of.values():
-                    if line.since is not None and line.link == link:
-                        line.broken |= time.monotonic() - line.since < SILENT / 2
+                line = self.of[self._ranks[link]]
+                if line.link == link and line.since is not None:
+                    line.broken = time.monotonic() - line.since < SILENT / 2
             case TurnedAway(place, reason, times):
                 self.strangers[reason, place] += times
             case Relayed(trouble):
                 self.relay = trouble
 
-    def look(self) -> None:
-        """Ask those once more that have not answered, as running peers do not within `ASK_AGAIN`."""
-        for line in self.of.values():
-            if not line.passed and time.monotonic() >= line.again:
-                self._say(line)
-                line.again = math.inf
+    def _open(self, link: Link) -> None:
+        """A connection with a neighbor is there, perhaps once more."""
+        line = self.of[self._ranks[link]]
+        if not line.passed:
+            line.link, line.since, line.broken = link, time.monotonic(), False
+            self._transport.send(link, self._ping)  # of a link that is full or gone no pong comes, either
 
-    def _came(self, arrival: Arrival, rank: int | None) -> None:
-        """Take a message of this rank, if the link or a key shows it; None takes the sender's word."""
-        word = _decoded(arrival.frames)
-        if word is None or (rank is not None and word[0] != rank) or word[0] not in self.of:
+    def _came(self, arrival: Arrival) -> None:
+        """Take a message of the rank that the link or a key shows; where neither does, the sender's word counts."""
+        link, frames = arrival.link, arrival.frames
+        shown, says = self._ranks.get(link, arrival.identity), _rank(frames)
+        if shown in self.of and wire.is_pong_of(frames, self._ping):
+            self.of[shown].passed = True
+        if says not in self.of or shown not in (None, says):
             return
-        line, says = self.of[word[0]], word[1]
-        line.link, line.broken = arrival.link, False
-        line.since = time.monotonic() if line.since is None else line.since
-        if says == "hello":
-            line.runs = line.heard = True
-            if not line.confirmed:
-                self._ask(line)
-        elif says == "unknown":
-            line.runs, line.confirmed = True, line.sent > 0
-        elif wire.size(arrival.frames[1:]) == LONG:
-            answers, line.heard = not says or not line.heard, True
-            line.confirmed |= bool(says)
-            if not says:  # it has connected, perhaps once more
-                line.since = time.monotonic()
-            if answers:
-                self._say(line)
-
-    def _ask(self, line: Line) -> None:
-        line.again = time.monotonic() + _LATER
-        self._say(line)
-
-    def _say(self, line: Line) -> None:
-        """Send a long message, which says whether one has come."""
-        if line.link is not None and line.sent < _MOST:
-            line.sent += 1
-            word = wire.PROBE + json.dumps({"rank": self._rank, "heard": line.heard}).encode()
-            # Of a link that is full or gone nothing comes, either.
-            self._transport.send(line.link, [word, self._filler])
+        if link not in self._ranks:
+            self._ranks[link] = says
+            self._open(link)
+        if (pong := wire.pong(frames)) is not None:
+            self._transport.send(link, pong)
 
 
 async def check_lines(findings: Findings, starting: Starting, within: float | None) -> None:
     """Whether the peer can listen where its neighbors are to reach it, and whether a line to each is there.
 
     A run's own rounds are not begun: no hello is sent, so no peer that waits is disturbed. Neighbors that check at the
-    same time, or run, answer a message as long as a hello.
+    same time, or run, send back a message as long as a hello.
 
     Args:
         findings: Where to note it.
@@ -280,7 +219,6 @@ async def _watched(transport: Transport, starting: Starting, within: float) -> L
                 for one in transport.proved:
                     if isinstance(one, int):
                         lines.proves(one)
-            lines.look()
             # A neighbor that connects anew and anew is still heard for some time.
             late = time.monotonic() - until
             waits = [line for line in lines.of.values() if not line.settled and (late < 0 or line.since is not None)]
@@ -295,7 +233,7 @@ async def _judged(starting: Starting, line: Line, relay: str | None, within: flo
     """How far a line came: name, TCP, key, messages."""
     keyed, listen = starting.keyring is not None, starting.listen
     if line.address is None:
-        if line.proved:
+        if keyed and line.since is not None:
             return line.verdict(f"it reached this peer at {listen}: it has proved its key")
         if relay is not None and listen is not None and is_relay(listen):
             return Level.FAIL, f"it would call through the relay, which this peer cannot use: {relay}"
@@ -303,9 +241,9 @@ async def _judged(starting: Starting, line: Line, relay: str | None, within: flo
             return Level.WARN, f"it dials this peer at {listen}, and has not within {duration(within)}. {_BOTH}"
         words = f"it dials this peer at {listen}; without keys, a connection does not show whose it is"
         return Level.WARN, f"{words}; {_BOTH}" if line.since is None else line.verdict(words)[1]
-    if line.opened is not None:
+    if line.since is not None:
         proof = "both keys are accepted" if keyed else "it answers, without keys"
-        return line.verdict(f"reached at {line.address} in {duration(line.opened)}: {proof}")
+        return line.verdict(f"reached at {line.address}: {proof}")
     if (place := split(line.address)) is None:  # a path, or a transport of other code
         return Level.WARN, f"{line.address}: nothing answers within {duration(within)}: start it, or its dpeer check"
     if not line.unproved:
@@ -330,21 +268,12 @@ def _judge_strangers(findings: Findings, strangers: Counter[tuple[str, str]]) ->
             return
 
 
-def _decoded(frames: Frames) -> tuple[int, str | bool] | None:
-    """The rank of a message, and its kind, or whether another check has heard of this one; None for any other."""
-    if not wire.is_probe(frames):
-        try:
-            message = wire.decode(frames, Limits())
-        except ProtocolError:
-            return None
-        return (message.rank, message.kind) if isinstance(message, wire.Hello | wire.Unknown) else None
-    head = bytes(frames[0][: _WORD + 1])
-    if len(head) > _WORD:
-        return None
+def _rank(frames: wire.Frames) -> int | None:
+    """The rank that a ping or a hello states; None for any other message."""
+    if (stated := wire.pinged_by(frames)) is not None:
+        return stated
     try:
-        word: Any = json.loads(head[len(wire.PROBE) :])
-    except (ValueError, RecursionError):
+        message = wire.decode(frames, Limits())
+    except ProtocolError:
         return None
-    if not isinstance(word, dict) or type(word.get("rank")) is not int or not isinstance(word.get("heard"), bool):
-        return None
-    return word["rank"], word["heard"]
+    return message.rank if isinstance(message, wire.Hello) else None

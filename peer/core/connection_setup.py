@@ -257,10 +257,11 @@ class ConnectionSetup:
         self._ask(link, now)
         return ProtocolError("stranger", f"{what} before the handshake")
 
-    def on_probe(self, link: Link, now: float) -> None:
-        """Show a neighbor's `dpeer check` that a peer runs here, now and then."""
-        if self._members.by_link(link) is None:
-            self._ask(link, now)
+    def on_ping(self, link: Link, pong: wire.Frames, now: float) -> None:
+        """Answer a neighbor's `dpeer check`, now and then."""
+        if self._members.by_link(link) is None and now >= self._asked.get(link, now):
+            self._note_asked(link, now)
+            self._send_queues[link].add("pong", pong)
 
     def _ask(self, link: Link, now: float) -> None:
         if now >= self._asked.get(link, now):

@@ -136,8 +136,8 @@ class Core:
         self._charge(link, neighbor, frames, now, identity)
         if neighbor is not None:
             neighbor.bytes_received += wire.size(frames)
-        if wire.is_probe(frames):
-            self.connection_setup.on_probe(link, now)
+        if (pong := wire.pong(frames)) is not None:
+            self.connection_setup.on_ping(link, pong, now)
             return
         message = wire.decode(frames, self.state.largest)
         match message:

@@ -207,8 +207,14 @@ _AT_ONCE = 2**30
 
 _MARK = b"\xc1"
 
-PROBE = b"\x00P"
-"""First bytes of what `dpeer check` sends, before or beside a run; no message of a peer begins with them."""
+_PING, _PONG = b"\x00P", b"\x00Q"
+"""First bytes of a ping, which a `dpeer check` sends before or beside a run, and of its answer: of no other message."""
+
+_DIGITS = 10
+"""A rank has fewer digits."""
+
+_LONGEST_PING = 2**15
+"""The most bytes of a ping."""
 
 
 def federation_id(fingerprint: Fingerprint) -> bytes:
@@ -310,9 +316,27 @@ def is_chunk(frames: Frames) -> bool:
     return len(frames) == 2 and bool(frames[0][:1] == _MARK)
 
 
-def is_probe(frames: Frames) -> bool:
-    """Whether a neighbor's `dpeer check` sends this; a running peer answers with `Unknown`, so it is known to run."""
-    return len(frames) > 0 and bool(frames[0][: len(PROBE)] == PROBE)
+def ping(rank: int, filler: bytes) -> Frames:
+    """What a rank's `dpeer check` sends, which its receiver sends back."""
+    return [_PING + str(rank).encode(), filler]
+
+
+def pinged_by(frames: Frames) -> int | None:
+    """The rank that a ping states; None for any other message."""
+    if len(frames) != 2 or size(frames) > _LONGEST_PING or frames[0][: len(_PING)] != _PING:
+        return None
+    stated = bytes(frames[0][len(_PING) :])
+    return int(stated) if stated.isdigit() and len(stated) < _DIGITS else None
+
+
+def pong(frames: Frames) -> Frames | None:
+    """The answer to a ping: the same bytes, marked as such; None for any other message."""
+    return None if pinged_by(frames) is None else [_PONG, bytes(frames[1])]
+
+
+def is_pong_of(frames: Frames, pinged: Frames) -> bool:
+    """Whether this is the answer to that ping."""
+    return len(frames) == 2 and frames[0] == _PONG and frames[1] == pinged[1]
 
 
 def _chunk(header: Buffer, data: Buffer, limits: Limits) -> Chunk:

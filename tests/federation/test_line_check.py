@@ -1,7 +1,6 @@
 """Lines of `dpeer check --connect`, over real sockets of loopback: how far each comes, and where it ends."""
 
 import asyncio
-import json
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -222,13 +221,13 @@ class Wires:
     """A transport that keeps what is sent."""
 
     def __init__(self) -> None:
-        self.sent: list[bool] = []
+        self.sent: list[Any] = []
 
     def dial(self, address: str, rank: int) -> str:
         return "link"
 
     def send(self, link: Any, frames: Any) -> Sent:
-        self.sent.append(json.loads(bytes(frames[0])[2:])["heard"])
+        self.sent.append(frames)
         return Sent.TAKEN
 
 
@@ -239,10 +238,6 @@ def lines(wires: Wires, *, dials: bool) -> tuple[Lines, Line]:
     return made, made.of[1]
 
 
-def probe(heard: bool = False, rank: int = 1, *, filler: int = line_check.LONG) -> list[Any]:
-    return [wire.PROBE + json.dumps({"rank": rank, "heard": heard}).encode(), bytes(filler)]
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
@@ -250,32 +245,24 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_a_running_peer_that_is_dialled_is_asked_once_more(clock: list[float]) -> None:
+HELLO = wire.encode(wire.Hello(rank=1, next_round=0, fingerprint={"size": 2}, manifest={}, digest=""))
+
+
+@pytest.mark.parametrize("dials", [True, False])
+@pytest.mark.parametrize("proved", [1, None], ids=["keys", "no keys"])
+def test_a_running_peer_sends_back_what_it_is_sent(dials: bool, proved: int | None) -> None:
     wires = Wires()
-    made, line = lines(wires, dials=True)
-    made.take(Opened("link"))
-    made.look()
-    assert wires.sent == [False]
-    clock[0] += 9  # it has answered another stranger just before
+    made, line = lines(wires, dials=dials)
+    made.take(Opened("link") if dials else Arrival("link", HELLO, proved))
+    (ping,) = wires.sent
     assert not line.settled
-    made.look()
-    made.look()
-    assert wires.sent == [False, False]
-    made.take(Arrival("link", wire.encode(wire.Unknown(rank=1))))
+    made.take(Arrival("link", wire.pong(wire.ping(0, b"of another check")), proved))
+    assert not line.passed
+    made.take(Arrival("link", wire.pong(ping), proved))
     assert line.settled
-    assert line.verdict("there") == (Level.PASS, "there, and it has a long message of this peer")
-
-
-def test_a_running_peer_that_dials_says_a_hello_and_is_asked(clock: list[float]) -> None:
-    wires = Wires()
-    made, line = lines(wires, dials=False)
-    hello = wire.Hello(rank=1, next_round=0, fingerprint={"size": 2}, manifest={}, digest="")
-    made.take(Arrival("link", wire.encode(wire.Unknown(rank=1)), 1))
-    assert not line.confirmed, "an answer to nothing"
-    made.take(Arrival("link", wire.encode(hello), 1))
-    assert (wires.sent, line.passed) == ([True], False)
-    made.take(Arrival("link", wire.encode(wire.Unknown(rank=1)), 1))
     assert line.verdict("there") == (Level.PASS, "there, and long messages pass in both directions")
+    made.take(Opened("link") if dials else Arrival("again", HELLO, proved))
+    assert len(wires.sent) == 1, "it is asked no more"
 
 
 @pytest.mark.parametrize(("after", "early"), [(1.0, True), (13.9, False)])
@@ -283,7 +270,7 @@ def test_a_connection_that_breaks_early_has_lost_no_long_packets(clock: list[flo
     """Late it breaks because the neighbor has given up, for the same reason."""
     made, line = lines(Wires(), dials=False)
     made.proves(1)
-    made.take(Arrival("link", probe(), 1))
+    made.take(Arrival("link", wire.ping(1, b""), 1))
     clock[0] += after
     made.take(Broken("link"))
     level, words = line.verdict("there")
@@ -294,20 +281,16 @@ def test_a_connection_that_breaks_early_has_lost_no_long_packets(clock: list[flo
 def test_what_no_check_sends_changes_nothing() -> None:
     wires = Wires()
     made, line = lines(wires, dials=False)
+    start = wire.ping(1, b"")[0]
     for frames in (
-        [wire.PROBE], [wire.PROBE + b"[]"], [wire.PROBE + b"{}"], [wire.PROBE + b"[" * 300],
-        [wire.PROBE + b'{"rank": true, "heard": true}'], [wire.PROBE + b'{"rank": 1, "heard": 1}'],
-        [wire.PROBE + b"\xff\xfe"], [wire.PROBE + b" " * 500], [b"x"], probe(rank=2),
+        [start], [b"\0P", b""], [b"\0Px", b""], [b"\0P-1", b""], [b"\0P" + b"1" * 5000, b""], [start, bytes(2**15)],
+        [start, b"", b""], wire.ping(2, b""), wire.pong(wire.ping(1, b"")), [b"x"],
     ):  # fmt: skip
         made.take(Arrival("link", frames))
-    made.take(Arrival("link", probe(), 2))  # the key shows another rank
+    made.take(Arrival("link", wire.ping(1, b""), 2))  # the key shows another rank
     assert (wires.sent, line) == ([], Line(None))
-    for frames in (probe(filler=100), probe(heard=True, filler=100)):
-        made.take(Arrival("link", frames, 1))
-    assert (wires.sent, line.heard, line.confirmed) == ([], False, False), "they are short"
-    for _ in range(20):
-        made.take(Arrival("link", probe(), 1))
-    assert wires.sent == [True] * 5
+    made.take(Arrival("link", wire.ping(1, b"1"), 1))
+    assert wires.sent[1:] == [wire.pong(wire.ping(1, b"1"))], "behind a ping of its own"
 
 
 def behind_a_relay(sites: Sites, check: Callable[[Mapping[int, Mapping[str, Any]]], Any], *, ranks: int = 3) -> Any:

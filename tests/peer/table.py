@@ -106,7 +106,8 @@ class Table:
         found = []
         while len(found) < at_most and (frames := self.core.outgoing(link)) is not None:
             self.core.taken(link)
-            found.append(wire.decode(frames, wire.Limits(payload_bytes=self.learner.payload_bytes)))
+            pong = frames[0] == b"\0Q"
+            found.append(frames if pong else wire.decode(frames, wire.Limits(payload_bytes=self.learner.payload_bytes)))
         return found
 
     def kinds(self, link):

@@ -24,7 +24,7 @@ def message(table, seed):
         lambda: wire.encode(table.hello(seed.randint(0, 9), number, fingerprint=seed.choice(FINGERPRINTS))),
         lambda: wire.encode(hello.model_copy(update={"manifest": seed.choice(MANIFESTS)})),
         lambda: wire.encode(hello.model_copy(update={"running": seed.choice([False, True])})),
-        lambda: [wire.PROBE + seed.randbytes(9), *[b"filler"] * seed.randint(0, 2)],
+        lambda: [*wire.ping(rank, seed.randbytes(9)), *[b"filler"] * seed.randint(0, 1)],
     ]
     several = [seed.choice(makers)()]
     if len(several[0]) > 1 and seed.random() < 0.7:

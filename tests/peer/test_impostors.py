@@ -25,6 +25,20 @@ def test_a_new_connection_takes_the_old_ones_place_and_the_old_one_is_asked_for_
     assert [*table.ended[-1].bodies] == [1, 2]
 
 
+def test_a_check_gets_its_ping_back_and_is_no_stranger():
+    table = ring()
+    table.runs(0)
+    ping = wire.ping(2, b"1" * 100)
+    table.hear("from a check", ping, ping)
+    assert table.written("from a check") == [wire.pong(ping)], "once in five seconds"
+    table.written(table.links[1])
+    table.hear(table.links[1], wire.ping(1, b""))
+    assert table.written(table.links[1]) == [], "a neighbor that is known checks nothing"
+    assert not table.core.reports.counts
+    table.hear("from a check", wire.ping(2, bytes(2**15)))
+    assert table.core.reports.counts == {"oversized": 1}, "it is longer than any ping"
+
+
 def test_a_peer_that_is_asked_sends_its_hello_again_but_not_for_each_question():
     table = ring()
     table.hear(table.links[1], wire.Unknown(rank=1), wire.Unknown(rank=1))
