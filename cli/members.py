@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,11 @@ from dpeer.cli.tables import filled, json_option, plain_table, print_table
 from dpeer.cli.terminal import say
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config, member_changes
-from dpeer.federation.addresses import unanswered
 from dpeer.federation.control_client import NoAnswer, NotRunning, ranks_of
 from dpeer.federation.keys import keys_of, read_operator, signers_of
 from dpeer.federation.member_changes import (
     Change,
     Situation,
-    ask_again,
-    asked,
     described,
     differences,
     in_short,
@@ -32,6 +29,7 @@ from dpeer.federation.member_changes import (
     named_graph,
     next_list,
     read_list,
+    settings_of,
     write_list,
 )
 from dpeer.federation.settings import Settings
@@ -76,12 +74,12 @@ def show(place: Path, as_json: bool) -> None:
       dpeer members show members-1.json
     """  # noqa: D301 - \b is click's
     try:
-        there, answer = look(place)
+        there = look(place)
     except NotRunning:
         _show_kept(place, as_json=as_json)
         return
     if as_json:
-        click.echo(json.dumps(answer, indent=1))
+        click.echo(json.dumps(there.plain, indent=1))
         return
     _print_list(there.counts, there)
     if there.since is not None and there.round is not None:
@@ -293,13 +291,13 @@ def sign(file: Path, operator: Path, federation: Path | None) -> None:
 @_file_argument
 def hand(run: Path, file: Path) -> int:
     """Hand the signed member list in FILE to the peer that runs in RUN, and wait until it counts."""
-    one, found = read_list(file), asked(run, None)
-    if found.folder is None:
+    one, there = read_list(file), look(run)
+    if there.folder is None:
         raise ConfigurationError(f"{str(run)!r}: name the folder of a run of which a peer runs on this host")
-    one.verify(found.there.counts.federation, signers_of(found.settings))
-    for line in differences(found.there.counts, one):
+    one.verify(there.counts.federation, signers_of(settings_of(run, there, None)))
+    for line in differences(there.counts, one):
         click.echo(line)
-    return _hand_over(found.folder, found.there.counts, one)
+    return _hand_over(there.folder, there.counts, one)
 
 
 def _address(given: str) -> str | None:
@@ -315,11 +313,11 @@ def _submit(
     Raises:
         ConfigurationError: The change cannot be made.
     """
-    found = asked(place, federation)
-    before, settings = found.there.counts, found.settings
+    there = look(place)
+    before, settings = there.counts, settings_of(place, there, federation)
     signers = signers_of(settings)
     secret = None if operator is None else read_operator(operator, signers.keys)
-    if found.folder is None and not (dry_run or out):
+    if there.folder is None and not (dry_run or out):
         raise ConfigurationError(
             f"{str(place)!r} is a list: give --out FILE for the next one, or the folder of a running peer"
         )
@@ -328,7 +326,7 @@ def _submit(
             "--operator is missing: name the file of an operator's secret key, or give --out FILE, for an operator to "
             "sign (dpeer members sign)"
         )
-    one = next_list(found.there, change, partial(named_graph, settings))
+    one = next_list(there, change, settings)
     if change.rounds or one.edges != before.edges:
         _check_training(settings, one)
     for line in differences(before, one):
@@ -336,11 +334,6 @@ def _submit(
     kept = [rank for rank, member in one.members.items() if before.members.get(rank) == member]
     for rank in kept if before.version == 0 else ():
         click.echo(f"as in the federation file there: rank {rank}: {described(one.members[rank])}")
-    for rank, member in one.members.items():
-        where = member.address
-        new = rank not in before.members or before.members[rank].address != where
-        if new and where is not None and (why := unanswered(where)) is not None:
-            say(f"WARNING: rank {rank}: nothing answers at {where} yet ({why}): its neighbors dial it from now on")
     one = one if secret is None else one.signed(secret)
     if dry_run:
         say(f"dpeer: --dry-run: this would be member list {one.version}; nothing is changed")
@@ -356,12 +349,12 @@ def _submit(
             f"{signers.needed} operators must sign a list of this federation: give --out FILE, which the others sign "
             "(dpeer members sign) and one hands over (dpeer members hand)"
         )
-    assert found.folder is not None, "checked above"
+    assert there.folder is not None, "checked above"
     if joiners := [f"--rank {rank}" for rank in one.members.keys() - before.members.keys()]:
         file = Path(f"members-{one.version}.json")
         write_list(file, one)
         say(f"dpeer: wrote {file}: the new site types dpeer start {' '.join(joiners)} --members {file}")
-    return _hand_over(found.folder, before, one)
+    return _hand_over(there.folder, before, one)
 
 
 def _check_training(settings: Settings, one: MemberList) -> None:
@@ -396,7 +389,7 @@ def _wait(folder: Path, before: MemberList, one: MemberList) -> None:
     while True:
         with suppress(NoAnswer):
             try:
-                there = ask_again(folder)
+                there = look(folder)
             except NotRunning as error:
                 raise DpeerError(
                     f"{error}; the list goes on if another member has it: dpeer members show, at that member, says"

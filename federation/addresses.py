@@ -15,8 +15,6 @@ from dpeer.ipv4 import check_host
 from dpeer.peer.transport import RELAY
 
 _IPC = re.compile(r"ipc://(?P<path>/[^\x00\n]+)")
-_ANSWERS_WITHIN = 2.0
-"""Seconds in which a host accepts a connection."""
 LONGEST_PATH = 103
 """The longest path of a Unix socket in bytes: macOS's limit (Linux has 107)."""
 _LOCALHOST = re.compile(
@@ -110,18 +108,6 @@ def unresolvable(address: str) -> str | None:
         socket.getaddrinfo(host.strip("[]"), None)
     except OSError:
         return host
-    return None
-
-
-def unanswered(address: str) -> str | None:
-    """Why nothing answers at an address now; None where something does, or where only its transport could tell."""
-    if is_ipc(address, "address"):
-        return None
-    host, port = _parse(_as_tcp(address), "address")
-    try:
-        socket.create_connection((host.strip("[]"), port), _ANSWERS_WITHIN).close()
-    except OSError as error:
-        return error.strerror or "no answer"
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -24,8 +24,8 @@ NAMED_IN_ENVIRONMENT = "DPEER_SECRET_FILE"
 _EXAMPLE = f"expected {2 * KEY_BYTES} hexadecimal digits, as `dpeer keygen` prints them"
 
 
-def public_keys(network: NetworkPart, size: int) -> dict[int, tuple[bytes, ...]]:
-    """The public keys of all ranks; empty if the federation file lists none.
+def public_keys(network: NetworkPart, ranks: Iterable[int]) -> dict[int, tuple[bytes, ...]]:
+    """The public keys of all ranks; empty if none has any.
 
     Raises:
         ConfigurationError: Ranks lack a key, or two have the same.
@@ -33,11 +33,11 @@ def public_keys(network: NetworkPart, size: int) -> dict[int, tuple[bytes, ...]]
     listed = {rank: keys_of(rank, own.key) for rank, own in network.rank.items() if own.key is not None}
     if not listed:
         return {}
-    missing = [str(rank) for rank in range(size) if rank not in listed]
+    missing = [str(rank) for rank in ranks if rank not in listed]
     if missing:
         raise ConfigurationError(
-            f"rank {', '.join(missing)} {'has' if len(missing) == 1 else 'have'} no `key` in the federation file and "
-            "others have one: list the keys of all ranks, or of none"
+            f"rank {', '.join(missing)} {'has' if len(missing) == 1 else 'have'} no `key`, and others have one: list "
+            "the keys of all ranks (dpeer keygen), or of none"
         )
     owners: dict[bytes, int] = {}
     for rank, keys in sorted(listed.items()):
@@ -56,7 +56,7 @@ def keyring(network: NetworkPart, size: int, rank: int) -> Keyring | None:
     Raises:
         ConfigurationError: The secret is missing, cannot be used, or is not this rank's.
     """
-    listed = public_keys(network, size)
+    listed = public_keys(network, range(size))
     found = own_secret(network.secret)
     if not listed:
         if found is None or network.secret is None:  # the environment may hold one for other runs

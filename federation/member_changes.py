@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from dpeer.atomic import replacing
 from dpeer.exceptions import ConfigurationError, DpeerError, not_written
 from dpeer.federation import addresses, config, keys
-from dpeer.federation.addresses import check_address, is_relay
 from dpeer.federation.control_client import NotRunning, ask, ranks_of
 from dpeer.federation.policy import check_graph
 from dpeer.federation.run_settings import NetworkPart
-from dpeer.federation.settings import Settings
+from dpeer.federation.settings import RankSettings, Settings
 from dpeer.peer.core.member_list import (
     MOST_BYTES,
     NO_KEY,
@@ -30,6 +29,8 @@ from dpeer.peer.core.member_list import (
     is_quorum,
     of_document,
 )
+from dpeer.peer.core.schedule import ListedGraph
+from dpeer.peer.peer import dialled
 from dpeer.topology import Topology, shared_name
 from dpeer.topology.mixing_matrix import DECLARED, spelled
 from dpeer.topology.settings import GraphSettings, build_graph
@@ -49,7 +50,7 @@ def federation_of(fingerprint: Mapping[str, Any]) -> str:
 
 def list_zero(graph: GraphSettings, network: NetworkPart, rounds: int, fingerprint: Mapping[str, Any]) -> MemberList:
     """The federation file as the list that all others follow."""
-    listed, known = addresses.addresses(network, graph.size), keys.public_keys(network, graph.size)
+    listed, known = addresses.addresses(network, graph.size), keys.public_keys(network, range(graph.size))
     drawn = build_graph(graph)
     brought = dict(enumerate(drawn.declared))
     return MemberList(
@@ -78,11 +79,8 @@ def graph_of_list(graph: GraphSettings, one: MemberList) -> Topology:
     Raises:
         MemberListError: No such graph exists, it is another one on this host, or a member cannot be dialled.
     """
-    keyed = all(member.keys for member in one.members.values())
     try:
-        for rank, member in one.members.items():
-            if member.address is not None:
-                addresses.check_address(member.address, f"rank {rank}'s address", keyed=keyed)
+        _check_addresses(one.members)
     except ConfigurationError as error:
         raise MemberListError(f"member list {one.version}: {error}") from error
     try:
@@ -95,6 +93,13 @@ def graph_of_list(graph: GraphSettings, one: MemberList) -> Topology:
             "the same graph_seed, file, function and release of dpeer on both"
         )
     return found
+
+
+def _check_addresses(members: Mapping[int, Member]) -> None:
+    keyed = all(member.keys for member in members.values())
+    for rank, member in members.items():
+        if member.address is not None:
+            addresses.check_address(member.address, f"rank {rank}'s address", keyed=keyed)
 
 
 def named_graph(graph: GraphSettings, name: str, members: Mapping[int, Member]) -> Topology:
@@ -116,8 +121,18 @@ def named_graph(graph: GraphSettings, name: str, members: Mapping[int, Member]) 
     return build_graph(graph.model_copy(update=changed))
 
 
-BuildGraph = Callable[[str, Mapping[int, Member]], Topology]
-"""Builds the graph of a name and of these members (`named_graph`)."""
+def with_ranks_of(one: MemberList, settings: Settings) -> Settings:
+    """The settings with the addresses and keys of a list; ranks that are out keep their keys, and get only the list."""
+    places: dict[int, tuple[str | None, tuple[str, ...]]] = {
+        **{rank: (member.address, member.keys) for rank, member in one.members.items()},
+        **{rank: (None, former.keys) for rank, former in one.former.items()},
+    }
+    unset = RankSettings.model_validate({})
+    ranks = {
+        rank: settings.rank.get(rank, unset).model_copy(update={"address": address, "key": list(own) or None})
+        for rank, (address, own) in places.items()
+    }
+    return settings.model_copy(update={"rank": ranks})
 
 
 @dataclass(frozen=True)
@@ -132,6 +147,8 @@ class Situation:
         stamps: By rank, which lists it has on disk, as far as is known.
         round: The round that the peer works on, from 0.
         since: The first round that it worked on by the list in use.
+        folder: The folder of the peer that was asked; None where none was.
+        plain: The peer's answer, or the list of the file, as plain JSON values.
     """
 
     counts: MemberList
@@ -141,6 +158,8 @@ class Situation:
     stamps: Mapping[int, Stamp] = field(default_factory=dict)
     round: int | None = None
     since: int | None = None
+    folder: Path | None = None
+    plain: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -166,7 +185,7 @@ class Change:
     settle: bool = False
 
 
-def next_list(there: Situation, change: Change, build: BuildGraph) -> MemberList:
+def next_list(there: Situation, change: Change, settings: Settings) -> MemberList:
     """The list that makes a change, not signed.
 
     Raises:
@@ -174,8 +193,7 @@ def next_list(there: Situation, change: Change, build: BuildGraph) -> MemberList
     """
     before = there.counts
     _check_asked(there, change)
-    free = range(before.next_rank, before.next_rank + len(change.add))
-    if taken := change.add.keys() - {*free}:
+    if taken := change.add.keys() - {*range(before.next_rank, before.next_rank + len(change.add))}:
         raise ConfigurationError(
             f"--rank {min(taken)}: ranks follow each other, and none is used twice: the next free one is "
             f"{before.next_rank}"
@@ -184,19 +202,15 @@ def next_list(there: Situation, change: Change, build: BuildGraph) -> MemberList
         if rank not in before.members:
             raise ConfigurationError(f"--rank {rank}: it is no member; members are {in_short(before.members)}")
     moved = {rank: replace(before.members[rank], **fields) for rank, fields in change.move.items()}
-    for rank, one in {**moved, **change.add}.items():
-        _check_member(rank, one, before)
     members = {**before.members, **moved, **change.add}
     members = {rank: one for rank, one in sorted(members.items()) if rank not in change.remove}
     answer = before.members if there.living is None else there.living
     gone = {rank: Former(before.members[rank].keys, "left" if rank in answer else "evicted") for rank in change.remove}
     asked = before.graph if change.graph is None else change.graph
     try:
-        name, graph = shared_name(asked), build(asked, members)
+        name, graph = shared_name(asked), named_graph(settings, asked, members)
     except ConfigurationError as error:
         raise ConfigurationError(f"graph {asked} of ranks {in_short(members)}: {error}") from error
-    if members != before.members or name != before.graph:
-        _check_dialled(members, graph, before.rounds)
     made = replace(
         before,
         version=(there.waits or before).version + 1,
@@ -209,6 +223,8 @@ def next_list(there: Situation, change: Change, build: BuildGraph) -> MemberList
         force=change.force,
         signatures={},
     )
+    _check_addresses(members)
+    _check_ranks(with_ranks_of(made, settings), ListedGraph(graph, members, made.rounds))
     if not change.settle and not differences(before, made):
         raise ConfigurationError(f"nothing changes: member list {before.version} has all of this already")
     if (why := made.why_not_after(before)) is not None:
@@ -236,43 +252,13 @@ def _check_asked(there: Situation, change: Change) -> None:
         )
 
 
-def _check_member(rank: int, one: Member, before: MemberList) -> None:
-    """Refuse an address or keys that the list cannot have for this rank."""
-    keyed = any(other.keys for other in before.members.values())
-    if keyed and not one.keys:
-        raise ConfigurationError(
-            f"--key is missing: each rank of this federation has one (dpeer keygen --rank {rank} prints it at its site)"
-        )
-    if one.keys and not keyed:
-        raise ConfigurationError("--key: this federation has no keys, so nothing would be encrypted: leave it out")
-    taken = {owner: other.keys for table in (before.former, before.members) for owner, other in table.items()}
-    for owner, known in taken.items():
-        if owner != rank and (both := {*one.keys} & {*known}):
-            raise ConfigurationError(
-                f"--key {min(both)}: it is rank {owner}'s: each rank has a key of its own (dpeer keygen --rank {rank})"
-            )
-    if one.address is None:
-        return
-    check_address(one.address, "--address", keyed=keyed)
-    if is_relay(one.address):
-        return
-    for owner, member in before.members.items():
-        if owner != rank and member.address == one.address:
-            raise ConfigurationError(f"--address {one.address!r}: it is rank {owner}'s: give that of rank {rank}")
-
-
-def _check_dialled(members: Mapping[int, Member], graph: Topology, rounds: int) -> None:
-    """Refuse neighbors of whom neither can be dialled; where no address is known, the launcher knows them."""
-    ranks = list(members)
-    if all(one.address is None for one in members.values()):
-        return
-    for place, rank in enumerate(ranks):
-        for other in graph.connections(place, rounds):
-            if members[rank].address is None and members[ranks[other]].address is None:
-                raise ConfigurationError(
-                    f"ranks {rank} and {ranks[other]} would be neighbors, and neither has an address: give one of them "
-                    "--address, or name another graph with --topology"
-                )
+def _check_ranks(settings: Settings, graph: ListedGraph) -> None:
+    """Refuse addresses and keys of a list's ranks as their starts would."""
+    keys.public_keys(settings, settings.rank)
+    if addresses.from_file(settings):  # else the launcher knows them
+        everyone = addresses.addresses(settings, settings.size)
+        for rank in graph.members:
+            dialled(rank, graph.connections(rank), everyone)
 
 
 def differences(before: MemberList, after: MemberList) -> list[str]:
@@ -321,49 +307,39 @@ def in_short(ranks: Collection[int]) -> str:
     return ", ".join(str(one[0]) if len(one) == 1 else f"{one[0]}-{one[-1]}" for one in parts)
 
 
-class Asked(NamedTuple):
-    """Where a change goes, and what is known there; the folder is that of a running peer, None for a list in a file."""
-
-    folder: Path | None
-    there: Situation
-    settings: Settings
-
-
-def asked(place: Path, federation: Path | None) -> Asked:
-    """What a change of a run, or of the list in a file, follows.
-
-    Args:
-        place: The folder of a run of which a peer runs here, or a file with a list.
-        federation: The federation file; None for ./dpeer.toml. A running peer has settings of its own.
-
-    Raises:
-        ConfigurationError: No peer runs there, its federation has no operators, the file cannot be read, or the
-            site's policy forbids the graph's program.
-    """
-    if not place.is_dir():
-        one = read_list(place)
-        if config.source(federation) is None:
-            raise ConfigurationError(f"{str(place)!r}: name the federation file, too, with --federation FILE")
-        found = Asked(None, Situation(one), config.load(federation, {}))
-    else:
-        folder, answer = _ask(place)
-        found = Asked(folder, _situation(answer), Settings.model_validate_json(json.dumps(answer["settings"])))
-    check_graph(found.settings.topology, found.settings.secret)
-    return found
-
-
-def look(place: Path) -> tuple[Situation, Mapping[str, Any]]:
-    """What a running peer, or a file, says of member lists, and the same as plain JSON values.
+def look(place: Path) -> Situation:
+    """What the running peer of lowest rank in a run folder, or a file, says of member lists.
 
     Raises:
         NotRunning: No peer runs there.
         ConfigurationError: The file cannot be read, or is no list.
     """
-    if place.is_dir():
-        _, answer = _ask(place)
-        return _situation(answer), answer
-    one = read_list(place)
-    return Situation(one), one.document
+    if not place.is_dir():
+        one = read_list(place)
+        return Situation(one, plain=one.document)
+    reasons = []
+    for folder in ranks_of(place):
+        try:
+            return _situation(folder, ask(folder, {"ask": "members", "members": "show"}))
+        except NotRunning as error:
+            reasons.append(error)
+    raise reasons[0]
+
+
+def settings_of(place: Path, there: Situation, federation: Path | None) -> Settings:
+    """The settings of the federation of `look(place)`: those of the running peer, or of the federation file.
+
+    Raises:
+        ConfigurationError: The federation file is missing, or the site's policy forbids the graph's program.
+    """
+    if there.folder is not None:
+        settings = Settings.model_validate_json(json.dumps(there.plain["settings"]))
+    elif config.source(federation) is None:
+        raise ConfigurationError(f"{str(place)!r}: name the federation file, too, with --federation FILE")
+    else:
+        settings = config.load(federation, {})
+    check_graph(settings.topology, settings.secret)
+    return settings
 
 
 def hand(folder: Path, one: MemberList) -> None:
@@ -375,34 +351,18 @@ def hand(folder: Path, one: MemberList) -> None:
         )
 
 
-def ask_again(folder: Path) -> Situation:
-    """What the peer in a rank's folder knows now."""
-    return _situation(ask(folder, {"ask": "members", "members": "show"}))
-
-
-def _ask(run: Path) -> tuple[Path, Mapping[str, Any]]:
-    """The lowest rank of a run folder whose peer runs, and its answer."""
-    reasons = []
-    for folder in ranks_of(run):
-        try:
-            return folder, ask(folder, {"ask": "members", "members": "show"})
-        except NotRunning as error:
-            reasons.append(error)
-    raise reasons[0]
-
-
-def _situation(answer: Mapping[str, Any]) -> Situation:
+def _situation(folder: Path, answer: Mapping[str, Any]) -> Situation:
     try:
-        stamps = {int(rank): Stamp(_key(counts), _key(waits)) for rank, (counts, waits) in answer["stamps"].items()}
-        waits = answer["next"]
         return Situation(
             of_document(answer["list"]),
-            None if waits is None else of_document(waits),
+            None if answer["next"] is None else of_document(answer["next"]),
             frozenset(answer["living"]),
             answer["rank"],
-            stamps,
+            {int(rank): Stamp(_key(counts), _key(waits)) for rank, (counts, waits) in answer["stamps"].items()},
             answer["round"],
             answer["since"],
+            folder,
+            answer,
         )
     except (KeyError, TypeError, ValueError, MemberListError) as error:
         raise DpeerError(f"the peer's answer cannot be read ({error!r}): is it of another version of dpeer?") from error

@@ -258,7 +258,7 @@ def plan(flags: Mapping[str, Any], hosts: Sequence[Site] | None, folder: Path, *
     keyed = {rank: {**places.get(rank, {}), "key": ring.public.hex()} for rank, ring in rings}
     checked = from_flags({**values, "rank": keyed})
     everyone = addresses(checked, checked.size)
-    public_keys(checked, checked.size)
+    public_keys(checked, range(checked.size))
     check_graph(checked.topology, checked.secret)
     graph = build_graph(checked)
     neighbors = [graph.connections(rank, checked.rounds) for rank in range(checked.size)]

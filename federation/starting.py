@@ -8,15 +8,14 @@ import socket
 from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation import addresses, keys
 from dpeer.federation.folders import holds_files
 from dpeer.federation.keys import check_operators, signers_of
-from dpeer.federation.member_changes import graph_of_list, in_short, read_list
+from dpeer.federation.member_changes import graph_of_list, in_short, read_list, with_ranks_of
 from dpeer.federation.policy import Verdicts, find
-from dpeer.federation.settings import RankSettings, Settings
+from dpeer.federation.settings import Settings
 from dpeer.peer.core.member_list import MemberList
 from dpeer.peer.core.schedule import ListedGraph
 from dpeer.peer.member_files import read_lists
@@ -109,7 +108,7 @@ class Starting:
                 f"--rank {rank}: the federation file has the ranks 0..{settings.size - 1}: start with --members FILE, "
                 "the list with which an operator has added this one"
             )
-        self.settings = settings if self.listed is None else _with_ranks_of(self.listed, settings)
+        self.settings = settings if self.listed is None else with_ranks_of(self.listed, settings)
         own = self.settings.of_rank(rank)
         self.own = own if own.deadline is not None else own.model_copy(update={"deadline": "auto"})
 
@@ -121,7 +120,7 @@ class Starting:
         found = [*policy.verdicts(values, partial(self.own.origin, self.rank))]
         yield from found
         if policy.neighbors is not None and all(allowed for allowed, _ in found):  # a program may make the graph
-            known = keys.public_keys(self.settings, self.settings.size)
+            known = keys.public_keys(self.settings, range(self.settings.size))
             yield from policy.of_neighbors(
                 {rank: [key.hex() for key in known.get(rank, ())] for rank in self.neighbors}
             )
@@ -185,16 +184,3 @@ def _newest(folder: Path, rank: int) -> MemberList | None:
     """The newest member list in a rank's folder that has the rank; None for the federation file."""
     counts, waits = read_lists(folder)
     return next((one for one in (waits, counts) if one is not None and rank in one.members), None)
-
-
-def _with_ranks_of(listed: MemberList, settings: Settings) -> Settings:
-    """The settings with the addresses and keys of a list; ranks that are out keep their keys, and get only the list."""
-    ranks = {
-        rank: settings.rank.get(rank, RankSettings.model_validate({})) for rank in (*listed.members, *listed.former)
-    }
-    places: dict[int, dict[str, Any]] = {
-        rank: {"address": one.address, "key": list(one.keys) or None} for rank, one in listed.members.items()
-    }
-    places |= {rank: {"address": None, "key": list(one.keys) or None} for rank, one in listed.former.items()}
-    found = {rank: one.model_copy(update=places[rank]) for rank, one in ranks.items()}
-    return settings.model_copy(update={"rank": found})

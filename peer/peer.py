@@ -104,7 +104,7 @@ def dialled(rank: int, neighbors: tuple[int, ...], addresses: Mapping[int, str])
         if neighbor not in addresses and rank not in addresses:
             raise AddressError(
                 f"ranks {min(rank, neighbor)} and {max(rank, neighbor)} are neighbors and neither has an address: "
-                "give one of them `address` in the federation file (relay://HOST:PORT where none can be dialled)"
+                "give one of them an address (relay://HOST:PORT where none can be dialled)"
             )
         if dials(rank, neighbor, addresses):
             chosen[neighbor] = addresses[neighbor]

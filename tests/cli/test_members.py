@@ -149,8 +149,6 @@ def test_a_member_is_added_and_its_list_waited_for_until_it_counts(
         ],
     )
     assert ended.err.splitlines() == [
-        "WARNING: rank 8: nothing answers at tcp://127.0.0.1:9 yet (Connection refused): its neighbors dial it from "
-        "now on",
         "dpeer: wrote members-1.json: the new site types dpeer start --rank 8 --members members-1.json",
         "dpeer: member list 1 is at rank-2, which tells the others; dpeer members show run/rank-2 shows who has it",
     ]
@@ -294,16 +292,16 @@ REFUSED = {
         "rank.8.key = 'ab': expected 64 hexadecimal digits, as `dpeer keygen` prints them"
     ),
     "add run --rank 8 --address tcp://10.0.0.8:77": (
-        "--key is missing: each rank of this federation has one (dpeer keygen --rank 8 prints it at its site)"
+        "rank 8 has no `key`, and others have one: list the keys of all ranks (dpeer keygen), or of none"
     ),
     f"add run --rank 8 --address tcp://127.0.0.1:9 --key {4:064x}": (
-        f"--key {4:064x}: it is rank 3's: each rank has a key of its own (dpeer keygen --rank 8)"
+        f"rank.8.key = '{4:064x}' is rank 3's, too: each rank has keys of its own (dpeer keygen)"
     ),
     f"add run --rank 8 --address tcp://127.0.0.1:2 --key {9:064x}": (
-        "--address 'tcp://127.0.0.1:2': it is rank 1's: give that of rank 8"
+        "rank.1 and rank.8 have the same address 'tcp://127.0.0.1:2'"
     ),
     f"add run --rank 8 --address 10.0.0.8 --key {9:064x}": (
-        "--address = '10.0.0.8': expected tcp://HOST:PORT, for example tcp://10.0.0.3:7700, or, where all its "
+        "rank 8's address = '10.0.0.8': expected tcp://HOST:PORT, for example tcp://10.0.0.3:7700, or, where all its "
         "neighbors are on its host, ipc:///PATH"
     ),
     "remove run --rank 8": "--rank 8: it is no member; members are 0-7",

@@ -72,7 +72,7 @@ def test_a_rank_may_have_two_keys_while_it_changes_them(made: list[tuple[Path, s
         ring = keyring(both.model_copy(update={"secret": secret}), 3, 1)
         assert len(ring.listed[1]) == 2
     with pytest.raises(ConfigurationError):
-        public_keys(settings({0: made[0][1], 1: [made[1][1], public.hex(), "ab" * 32], 2: made[2][1]}), 3)
+        public_keys(settings({0: made[0][1], 1: [made[1][1], public.hex(), "ab" * 32], 2: made[2][1]}), range(3))
 
 
 def test_a_secret_of_another_rank_or_of_none_is_refused(made: list[tuple[Path, str]], tmp_path: Path) -> None:

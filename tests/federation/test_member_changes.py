@@ -1,13 +1,12 @@
 """The list of a change, and changes that no list can make."""
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.member_changes import Change, Situation, differences, edges_of, list_zero, named_graph, next_list
+from dpeer.federation.member_changes import Change, Situation, differences, edges_of, list_zero, next_list
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.member_list import Member, MemberList
 from dpeer.topology import build
@@ -28,7 +27,7 @@ def there(given: Settings, **more: Any) -> Situation:
 
 def made(change: Change, given: Settings | None = None, **more: Any) -> MemberList:
     given = settings() if given is None else given
-    return next_list(there(given, **more), change, partial(named_graph, given))
+    return next_list(there(given, **more), change, given)
 
 
 def refusal(change: Change, given: Settings | None = None, **more: Any) -> str:
@@ -54,7 +53,7 @@ def test_whoever_is_silent_is_evicted_and_no_name_of_its_own_comes_back() -> Non
     again = Situation(one, living=frozenset({0, 2, 3}), rank=0)
     for rank in (1, 3, 5, 20000):
         with pytest.raises(ConfigurationError, match=f"--rank {rank}: .*the next free one is 4"):
-            next_list(again, Change(add={rank: Member()}), partial(named_graph, settings()))
+            next_list(again, Change(add={rank: Member()}), settings())
 
 
 def test_a_list_that_waits_is_replaced_only_by_order() -> None:
@@ -98,18 +97,18 @@ REFUSED = {
     "no key": (
         Change(add={4: Member("tcp://10.0.0.4:7700", ("ab" * 32,))}),
         {},
-        "--key: this federation has no keys, so nothing would be encrypted: leave it out",
+        "rank 0, 1, 2, 3 have no `key`, and others have one: list the keys of all ranks (dpeer keygen), or of none",
     ),
     "relay": (
         Change(move={3: {"address": "relay://relay.example:7790"}}),
         {},
-        "--address 'relay://relay.example:7790': a relay needs the key of every rank",
+        "rank 3's address 'relay://relay.example:7790': a relay needs the key of every rank",
     ),
     "not dialled": (
         Change(move={2: {"address": None}, 3: {"address": None}}),
         {},
-        "ranks 2 and 3 would be neighbors, and neither has an address: give one of them --address, or name another "
-        "graph with --topology",
+        "ranks 2 and 3 are neighbors and neither has an address: give one of them an address "
+        "(relay://HOST:PORT where none can be dialled)",
     ),
     "hypercube": (
         Change(remove=[3]),
@@ -129,8 +128,8 @@ def test_a_key_belongs_to_one_rank_for_ever() -> None:
     given = settings(keyed=True)
     key = f"{4:064x}"
     gone = replace(there(given), counts=made(Change(remove=[3]), given))
-    with pytest.raises(ConfigurationError, match=f"--key {key}: it is rank 3's"):
-        next_list(gone, Change(add={4: Member("tcp://10.0.0.4:7700", (key,))}), partial(named_graph, given))
+    with pytest.raises(ConfigurationError, match=f"rank.4.key = '{key}' is rank 3's, too"):
+        next_list(gone, Change(add={4: Member("tcp://10.0.0.4:7700", (key,))}), given)
     one = made(Change(move={3: {"keys": (key, f"{9:064x}")}}), given)
     assert one.members[3].keys == (key, f"{9:064x}")
 

@@ -43,7 +43,7 @@ def test_an_address_that_cannot_be(call: Callable[..., object], own: dict[str, s
 def keys(*listed: Any, size: int = 3) -> None:
     """Read the keys that a federation lists."""
     ranks = {rank: {"key": key} for rank, key in enumerate(listed) if key is not None}
-    public_keys(Settings.model_validate({"size": size, "rank": ranks}), size)
+    public_keys(Settings.model_validate({"size": size, "rank": ranks}), range(size))
 
 
 def hostile(**values: Any) -> None:
@@ -67,7 +67,7 @@ def private(**values: Any) -> None:
     ("call", "fragment"),
     [
         (lambda: relay_listen_address("7790"), "--listen '7790'"),
-        (lambda: keys(KEYS[0], None, KEYS[2]), "rank 1 has no `key` in the federation file"),
+        (lambda: keys(KEYS[0], None, KEYS[2]), "rank 1 has no `key`, and others have one"),
         (lambda: keys(KEYS[0], KEYS[1], KEYS[0]), "is rank 0's, too"),
         (lambda: keys(KEYS[0], "ab", KEYS[2]), "rank.1.key = 'ab'"),
         (lambda: checked(quorum=4, size=8), "--quorum 4: expected 5 to 8 of 8 ranks"),
