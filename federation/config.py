@@ -18,7 +18,7 @@ from dpeer import training
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.policy import find, obey
 from dpeer.federation.run_settings import HostPart, NetworkPart, RunPart
-from dpeer.federation.settings import TABLES, InvalidSettings, Settings, check_ranks
+from dpeer.federation.settings import TABLES, InvalidSettings, Settings
 from dpeer.privacy import PrivacyConfig
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.sections import Section
@@ -92,7 +92,6 @@ def _settled(values: dict[str, Any], flags: Mapping[str, Any], path: Path | None
         settings = Settings.model_validate({**values, **given})
     except InvalidSettings as error:
         raise error.located(given, path) from error
-    check_ranks(settings, f" in {path}")
     settings._from = path, frozenset(given)
     return settings
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -248,9 +247,6 @@ def _parsed(text: str, where: str, what: str) -> bytes:
 OPERATOR_FILE = "operator.secret"
 """The name of an operator's secret file."""
 
-_MOST = 64
-"""The most operators of a federation: each signature takes a tenth of a millisecond to check."""
-
 
 def write_operator(folder: Path) -> tuple[Path, str]:
     """Make an operator's secret key; returns its file and its public key, hexadecimal.
@@ -291,32 +287,6 @@ def signers_of(settings: OperatorSettings) -> Signers:
             "--operator, or dpeer keygen --operator, before the start"
         )
     return Signers(tuple(settings.operators), settings.signers)
-
-
-def check_operators(settings: OperatorSettings) -> None:
-    """Refuse operators that a federation file cannot list.
-
-    Raises:
-        ConfigurationError: One is no key, stands twice, fewer are listed than must sign, or the run has no name.
-    """
-    listed, signers = settings.operators or [], settings.signers
-    for number, key in enumerate(listed):
-        if not re.fullmatch("[0-9a-f]{64}", key):
-            raise ConfigurationError(
-                f"operators.{number} = {key!r}: expected {2 * KEY_BYTES} hexadecimal digits, as `dpeer keygen "
-                "--operator` prints them"
-            )
-        if key in listed[:number]:
-            raise ConfigurationError(f"operators.{number} = {key!r} stands twice: list each operator once")
-    if len(listed) > _MOST:
-        raise ConfigurationError(f"operators: {len(listed)} keys, at most {_MOST}")
-    if signers > len(listed) and (listed or signers > 1):
-        raise ConfigurationError(
-            f"signers = {signers}: the federation file lists {len(listed)} operators: list as many keys, or ask for "
-            "fewer signers"
-        )
-    if listed and settings.name is None:
-        raise ConfigurationError('operators: give the run a name of its own, too, such as name = "ward-study-1"')
 
 
 def listed_keys(files: Sequence[Path]) -> dict[bytes, Listed]:

@@ -17,9 +17,7 @@ from dpeer.federation.addresses import addresses, all_on_this_host, check_addres
 from dpeer.federation.config import BESIDE_FILE, DEFAULT_FILE, from_flags, resolve
 from dpeer.federation.keys import (
     OPERATOR_FILE,
-    check_operators,
     keyrings,
-    public_keys,
     secret_file,
     write_operator,
     write_secret,
@@ -35,6 +33,9 @@ from dpeer.training.data.tables.schema import read_schema
 
 KEYS = "keys"
 """Folder of secrets, below the federation's."""
+
+_TO_BE_MADE = "0" * 64
+"""In place of an operator's public key while the others are checked."""
 
 _WAIT = "7d"
 """How long peers on several hosts wait for each other, unless the user states it."""
@@ -131,7 +132,7 @@ _EXAMPLES: Mapping[str, Any] = {
     "schema": "schema.toml",
     "target_epsilon": 8.0,
     "deadline": "auto",
-    "operators": ["64 digits"],
+    "operators": ["0123456789abcdef" * 4],
 }
 """Of settings whose default is none, what they look like."""
 
@@ -217,7 +218,7 @@ class NewFederation:
 
     Attributes:
         values: The settings that the federation file states, plain; paths count from its folder.
-        settings: The same, validated, with the address of each rank.
+        settings: The same, validated, with the address of each rank and keys for it.
         sites: The ranks.
         schema: The schema of the tables, of which a copy goes beside the federation file; None for none.
         apart: Whether ranks are on several hosts.
@@ -243,36 +244,35 @@ def plan(flags: Mapping[str, Any], hosts: Sequence[Site] | None, folder: Path, *
         ConfigurationError: No peer could be started with them; names the setting.
     """
     values = {name: value for name, value in flags.items() if value is not None and value != {}}
-    if hosts is not None:
-        if values.setdefault("size", len(hosts)) != len(hosts):
-            raise ConfigurationError(f"--size {values['size']}: --hosts has {len(hosts)} ranks: leave --size out")
-        _check_twice(hosts)
+    if hosts is not None and values.setdefault("size", len(hosts)) != len(hosts):
+        raise ConfigurationError(f"--size {values['size']}: --hosts has {len(hosts)} ranks: leave --size out")
+    listed = [one.strip() for one in values.pop("operators", "").split(",") if one.strip()]
+    if listed:
+        values["operators"] = listed
     if operator:
         values.setdefault("name", f"run-{secrets.token_hex(4)}")
+        listed = [*listed, _TO_BE_MADE]
     places = {rank: {"address": one.address} for rank, one in enumerate(hosts or ()) if one.address is not None}
-    settings = from_flags({**values, "rank": places})
-    if not operator:
-        check_operators(settings)
+    size = from_flags({**values, "operators": listed or None, "rank": places}).size
     # The sites have their keys later, perhaps; with any keys what needs them can be checked now.
-    rings = enumerate(keyrings(settings.size))
-    keyed = {rank: {**places.get(rank, {}), "key": ring.public.hex()} for rank, ring in rings}
-    checked = from_flags({**values, "rank": keyed})
-    everyone = addresses(checked, checked.size)
-    public_keys(checked, range(checked.size))
-    check_graph(checked.topology, checked.secret)
-    graph = build_graph(checked)
-    neighbors = [graph.connections(rank, checked.rounds) for rank in range(checked.size)]
-    for rank, others in enumerate(neighbors):
-        dialled(rank, others, everyone)  # refuses neighbors of whom neither can be dialled
-    apart = bool(places) and not all_on_this_host(checked, checked.size)
+    keyed = {rank: {**places.get(rank, {}), "key": ring.public.hex()} for rank, ring in enumerate(keyrings(size))}
+    settings = from_flags({**values, "operators": listed or None, "rank": keyed})
+    everyone = addresses(settings, size)
+    check_graph(settings.topology, settings.secret)
+    graph = build_graph(settings)
+    for rank in range(size):
+        dialled(
+            rank, graph.connections(rank, settings.rounds), everyone
+        )  # refuses those of whom neither can be dialled
+    apart = bool(places) and not all_on_this_host(settings, size)
     if apart:
         values.setdefault("wait", _WAIT)
     brought = dict(enumerate(graph.declared))
     if brought:
         values["weights"] = DECLARED  # the numbers stand with the ranks
-    ranks = hosts or [Site(None)] * checked.size
+    ranks = hosts or [Site(None)] * size
     sites = tuple(replace(one, weight=brought.get(rank)) for rank, one in enumerate(ranks))
-    _check_run(checked)
+    _check_run(settings)
     schema = values.get("schema")
     if schema is not None:
         read_schema(schema)
@@ -292,12 +292,6 @@ def _check_run(settings: Settings) -> None:
     config = resolve(settings.of_rank(0), 0)
     check_task_name(config.data.task)
     check_settings(config)
-
-
-def _check_twice(hosts: Sequence[Site]) -> None:
-    names = [one.site for one in hosts if one.site]
-    if doubled := next((name for name in names if names.count(name) > 1), None):
-        raise ConfigurationError(f"--hosts: two ranks are of the site {doubled!r}: give each line a name of its own")
 
 
 def write(planned: NewFederation, folder: Path, *, keys: bool, operator: bool, bind_all: bool = False) -> list[Path]:
@@ -321,10 +315,8 @@ def write(planned: NewFederation, folder: Path, *, keys: bool, operator: bool, b
         raise OutputError(f"{str(found[0])!r} exists, and nothing is overwritten: name another folder")
     listed = dict(planned.values)
     public = {rank: write_secret(rank, folder / KEYS)[1].hex() for rank in range(len(sites))} if keys else {}
-    if given := planned.settings.operators or []:
-        listed["operators"] = given
     if operator:
-        listed["operators"] = [*given, write_operator(folder / KEYS)[1]]
+        listed["operators"] = [*listed.get("operators", ()), write_operator(folder / KEYS)[1]]
     texts = copies | {file: federation_file(listed, sites, public, apart=planned.apart, bind_all=bind_all)}
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from dpeer.exceptions import Diverged, PeerFailed
 from dpeer.federation import folders, trackers
 from dpeer.federation.folders import naming, refuse_faults, working_folder_kept
-from dpeer.federation.keys import check_operators
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.policy import find, obey
 from dpeer.federation.settings import Settings, check_own_data
@@ -141,7 +140,6 @@ def run_federation(
     with working_folder_kept():
         out = settings.out.absolute()  # now: a task may change to another folder
         check_own_data(settings)
-        check_operators(settings)
         for rank in range(settings.size):
             own = settings.of_rank(rank)
             if (policy := find(own.secret)) is not None:

@@ -57,7 +57,7 @@ Duration = Annotated[float, DURATION, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
 ServeAt = Annotated[str, BeforeValidator(as_text), AfterValidator(checked)]
 RunName = Annotated[str, AfterValidator(_name)]
-OperatorKeys = Annotated[list[str], BeforeValidator(_listed)]
+OperatorKeys = Annotated[list[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]], BeforeValidator(_listed)]
 Trackers = Annotated[list[str], BeforeValidator(_listed), AfterValidator(_trackers)]
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")]
 

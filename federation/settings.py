@@ -46,6 +46,7 @@ _EXPECTED = {
     "log_to": "tensorboard, mlflow or wandb, or a list of them",
     "serve": "PORT or HOST:PORT, for example 7780 or 10.0.0.3:7780",
     "weight": "a number above 0: rows, patients or votes, such as 400",
+    "operators": "64 hexadecimal digits, as `dpeer keygen --operator` prints them",
     "key": "64 hexadecimal digits in quotes, as `dpeer keygen` prints them, or a list of two such keys",
 }
 """Settings whose pattern says less than an example."""
@@ -82,7 +83,8 @@ class InvalidSettings(ConfigurationError):  # noqa: N818 - reads as what happene
         if advice := VALUES.get((name, str(mistake.value))):
             return ConfigurationError(f"{source} = {mistake.value!r} has been removed: {advice}")
         known = self._of_rank if tables else self._known
-        return mistake.error(source, known, where, expected=_EXPECTED.get(name))
+        in_list = tables[-1] if name.isdecimal() and tables else name
+        return mistake.error(source, known, where, expected=_EXPECTED.get(in_list))
 
 
 class _AllSettings(
@@ -115,6 +117,12 @@ def _of_rank() -> dict[str, Any]:
     return found | {"task_options": (PlainOptions, Field(default_factory=dict))}
 
 
+class _OfRank(Addresses):
+    """Checked once more with the settings that have it, since a script may have changed it."""
+
+    model_config = ConfigDict(revalidate_instances="always")
+
+
 if TYPE_CHECKING:
 
     class RankSettings(Addresses):
@@ -126,7 +134,7 @@ if TYPE_CHECKING:
 else:
     RankSettings = create_model(
         "RankSettings",
-        __base__=Addresses,
+        __base__=_OfRank,
         __doc__="`[rank.N]` in dpeer.toml: what is this peer's own and not compared with the others.",
         **_of_rank(),
     )
@@ -171,6 +179,12 @@ class Settings(NetworkPart, _AllSettings):
                 self.model_fields_set.discard(name)  # not given
         if self.topology.startswith("file:") and "size" not in self.model_fields_set:
             self.size = size_of(self.topology)
+        _check_operators(self)
+        for rank in self.rank:
+            if rank < 0 or (rank >= self.size and not self.operators):
+                raise ConfigurationError(
+                    f"rank.{rank}: ranks of a federation of size {self.size} are 0..{self.size - 1}"
+                )
         if (weights := _declared(self)) is not None:
             self.weights = weights
         return self
@@ -205,6 +219,20 @@ class Settings(NetworkPart, _AllSettings):
         return self.model_copy(update={**changes, "task_options": options})
 
 
+def _check_operators(settings: OperatorSettings) -> None:
+    """Refuse operators of whom one stands twice, fewer than must sign, and those of a run without a name."""
+    listed, signers = settings.operators or [], settings.signers
+    if len({*listed}) < len(listed):
+        raise ConfigurationError(f"operators = {listed}: a key stands twice: list each operator once")
+    if signers > len(listed) and (listed or signers > 1):
+        raise ConfigurationError(
+            f"signers = {signers}: the federation file lists {len(listed)} operators: list as many keys, or ask for "
+            "fewer signers"
+        )
+    if listed and settings.name is None:
+        raise ConfigurationError('operators: give the run a name of its own, too, such as name = "ward-study-1"')
+
+
 def _declared(settings: Settings) -> str | None:
     """The weights with the numbers of the ranks' tables, so that they are one value; None without any.
 
@@ -231,15 +259,6 @@ def _declared(settings: Settings) -> str | None:
     if settings.weights not in (DECLARED, weights):
         raise ConfigurationError(f"weights = {settings.weights!r}: [rank.N] has {weights!r}: give one of the two")
     return weights
-
-
-def check_ranks(settings: Settings, where: str = "") -> None:
-    """Refuse settings (`where`: such as " in dpeer.toml") of a rank that neither exists nor can be added."""
-    for rank in settings.rank:
-        if rank < 0 or (rank >= settings.size and not settings.operators):
-            raise ConfigurationError(
-                f"rank.{rank}{where}: ranks of a federation of size {settings.size} are 0..{settings.size - 1}"
-            )
 
 
 def default_of(name: str) -> Any:
@@ -274,33 +293,13 @@ def check_own_data(settings: Settings) -> None:
     check([(peer.task, peer.task_options) for peer in own], settings.partition)
 
 
-_IN_PLACE = (*TABLES, "rank")
-"""Settings that a script may change without assigning them, so that they do not count as given."""
-
-
-def revalidated(settings: Settings, **changes: Any) -> Settings:
-    """The settings, validated once more after code has changed them.
-
-    Args:
-        settings: Assigning to a field checks nothing, and changing a dict in place leaves no trace in
-            ``model_fields_set``, by which the processes of `cluster` get their settings.
-        changes: Further changes, by name; with another algorithm a preset has its values for that one.
+def revalidated(settings: Settings) -> Settings:
+    """The settings, validated once more after code has changed them; also a dict that was changed in place is given.
 
     Raises:
         ConfigurationError: Names the key, the value and what would be right.
     """
-    values = dict(settings)
-    names = {*settings.model_fields_set, *(name for name in _IN_PLACE if values[name] != default_of(name))}
-    given = {name: value for name, value in values.items() if name in names} | changes
-    if isinstance(given.get("rank"), dict):
-        given["rank"] = {rank: _own(own) for rank, own in given["rank"].items()}
-    made = Settings.model_validate(given)
-    check_ranks(made)
-    return made
-
-
-def _own(own: Any) -> Any:
-    """What a rank's own settings say, to be checked once more."""
-    if not isinstance(own, RankSettings):
-        return own
-    return {name: value for name, value in own if value is not None and value != {}}
+    given = settings.model_fields_set
+    return Settings.model_validate(
+        {name: value for name, value in settings if name in given or (isinstance(value, dict) and value)}
+    )

@@ -12,7 +12,7 @@ from pathlib import Path
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation import addresses, keys
 from dpeer.federation.folders import holds_files
-from dpeer.federation.keys import check_operators, signers_of
+from dpeer.federation.keys import signers_of
 from dpeer.federation.member_changes import graph_of_list, in_short, read_list, with_ranks_of
 from dpeer.federation.policy import Verdicts, find
 from dpeer.federation.settings import Settings
@@ -79,7 +79,7 @@ class Starting:
         own: The settings as this rank uses them.
 
     Raises:
-        ConfigurationError: The rank does not exist, or operators are listed as they cannot be.
+        ConfigurationError: The rank does not exist.
     """
 
     def __init__(
@@ -91,7 +91,6 @@ class Starting:
         resume: bool = False,
         resume_or_start: bool = False,
     ) -> None:
-        check_operators(settings)
         self.rank = rank
         self.given: MemberList | None = None
         if members is not None:

@@ -246,7 +246,7 @@ def test_the_weights_of_all_ranks_are_one_value(write: Write) -> None:
                                   ("true", "True"))
         ),
         (declaring(4, "", 1), 'rank.1.weight is missing: weights = "declared" needs one of each rank'),
-        (declaring(4, 1, 1, 9), "rank.3 in federation.toml: ranks of a federation of size 3 are 0..2"),
+        (declaring(4, 1, 1, 9), "rank.3: ranks of a federation of size 3 are 0..2"),
         (
             declaring(4, 1, 1, 9, top=f"size = 3\nweights = 'declared'\noperators = ['{'ab' * 32}']\nname = 'one'\n"),
             "rank.3.weight: the member list that adds the rank has its weight (dpeer members add --weight): leave it "

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.addresses import listen_address
 from dpeer.federation.config import load
-from dpeer.federation.keys import check_operators, keyring, public_keys, read_secret, write_operator, write_secret
+from dpeer.federation.keys import keyring, public_keys, read_secret, write_operator, write_secret
 from dpeer.federation.settings import Settings
 from dpeer.peer.transports.curve import public_of
 
@@ -126,5 +126,3 @@ def test_operators_come_from_a_file_or_from_the_command_line(tmp_path: Path) -> 
     flags = {"operators": f"{one}, {two}", "signers": 2, "name": "one"}
     for settings in (load(tmp_path / "dpeer.toml", {}), load(None, flags)):
         assert settings.operators == [one, two]
-        check_operators(settings)
-    check_operators(Settings())

@@ -9,7 +9,7 @@ import pytest
 from dpeer.exceptions import UnknownName
 from dpeer.federation.config import load, resolve
 from dpeer.federation.presets import PRESETS
-from dpeer.federation.settings import Settings, revalidated
+from dpeer.federation.settings import Settings
 from dpeer.training import ALGORITHMS
 
 
@@ -87,7 +87,6 @@ def test_what_a_paper_gives_its_own_methods_alone_does_not_go_to_others(
     for settings in (
         Settings(preset="paper-cifar-pathological", algorithm=algorithm),
         load(write("preset = 'paper-cifar-pathological'\nalgorithm = 'ditto'"), {"algorithm": algorithm}),
-        revalidated(Settings(preset="paper-cifar-pathological"), algorithm=algorithm),  # a baseline's run
     ):
         used = resolve(settings, 0).training
         assert (used.head_lr, used.head_epochs, used.body_lr) == (head_lr, head_epochs, 0.1)
