@@ -18,7 +18,7 @@ from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.optional_libraries import check_libraries
 from dpeer.results import units
 from dpeer.sections import names
-from dpeer.topology import FORMS, TIME_VARYING, TOPOLOGIES, Analysis, Topology, analyse, build, size_of, split_names
+from dpeer.topology import TIME_VARYING, TOPOLOGIES, Analysis, Topology, analyse, build, size_of, split_names
 from dpeer.topology import spectral_gap as gap_of
 from dpeer.topology.mixing_matrix import DECLARED, stationary
 from dpeer.topology.settings import GraphSettings
@@ -42,7 +42,7 @@ DRAWN_LIMIT = 200
 ROUNDS = 20
 """Of a run: the graphs of so many rounds together are searched for survivable losses."""
 
-NAMES = f"{', '.join(FORMS[name].words if name in FORMS else name for name in TOPOLOGIES)}, file:PATH, FILE.py:FUNCTION"
+NAMES = ", ".join([*(kind.form for kind in TOPOLOGIES.values()), "file:PATH", "FILE.py:FUNCTION"])
 
 
 @click.group()

@@ -8,16 +8,14 @@
 32
 """
 
-from dpeer.topology.graphs import FORMS, split_names
+from dpeer.topology.graphs import TIME_VARYING, TOPOLOGIES, split_names
 from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row
 from dpeer.topology.participation import Participation, ServerSampling, take_part
-from dpeer.topology.random_graphs import TIME_VARYING
 from dpeer.topology.spectrum import Analysis, analyse, paper_formula, spectral_gap, temporal_diameter
-from dpeer.topology.topologies import TOPOLOGIES, WEIGHTS, Topology, build
+from dpeer.topology.topologies import WEIGHTS, Topology, build
 from dpeer.topology.user_graphs import function_source, is_function, shared_name, size_of
 
 __all__ = [
-    "FORMS",
     "TIME_VARYING",
     "TOPOLOGIES",
     "WEIGHTS",

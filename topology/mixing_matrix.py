@@ -1,9 +1,9 @@
-"""Mixing matrices: the weights rules that make them of graphs, their checks, and what each rank sees of them.
+"""Mixing matrices: the weights rules that make them of graphs, and what each rank sees of them.
 
 W is (size, size) and doubly stochastic: nonnegative, every row and column sums to one, so gossip keeps the average
 over the peers and (the graph being connected) drives everyone to it. W[i, j] multiplies the body of j in receiver i's
-sum. A new rule is one function in `WEIGHT_RULES`. With declared weights (declared.py) W is reversible instead, p W = p,
-and gossip keeps the average by p.
+sum. A new rule is one function in `WEIGHT_RULES`. With declared weights W is reversible instead, p W = p, and gossip
+keeps the average by p.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from scipy.sparse import coo_array, csr_array, diags_array, eye_array
 from scipy.sparse.csgraph import connected_components
 
 from dpeer.exceptions import TopologyError
+from dpeer.topology.draws import Ranks
 from dpeer.topology.eigen import Sparse, smallest
-from dpeer.topology.graphs import Graph, Ranks
+from dpeer.topology.graphs import Graph
 from dpeer.topology.neighborhood import Neighborhood, Row
 
-TOLERANCE = 1e-12
-"""How far from one a row or column of a mixing matrix may sum."""
+Weights = NDArray[np.float64]
+
+_ROUNDING = 1e-12
 
 
 class MixingMatrix:
@@ -32,28 +34,19 @@ class MixingMatrix:
 
     Args:
         sparse: W, (size, size), without stored zeros; kept, and read-only from here on.
-        circulant: Whether each row is the one before, moved along by one.
-        kept: p of a reversible W, p W = p, (size,); None for a doubly stochastic one.
     """
 
-    def __init__(self, sparse: Sparse, *, circulant: bool = False, kept: NDArray[np.float64] | None = None) -> None:
+    def __init__(self, sparse: Sparse) -> None:
         self.sparse = sparse
         self.sparse.sort_indices()
         for array in (sparse.data, sparse.indices, sparse.indptr):
             array.setflags(write=False)
-        self.circulant = circulant
-        self._kept = kept
         self._seen: dict[int, Neighborhood] = {}
 
     @cached_property
     def transposed(self) -> Sparse:
         """W^T, (size, size)."""
         return csr_array(self.sparse.T)
-
-    @cached_property
-    def balanced(self) -> Sparse:
-        """D^1/2 W D^-1/2 with D = diag(p), (size, size): symmetric, with W's eigenvalues; W itself without a p."""
-        return self.sparse if self._kept is None else _scaled(self.sparse, np.sqrt(self._kept))
 
     def neighborhood(self, rank: int) -> Neighborhood:
         """The round as `rank` sees it."""
@@ -81,7 +74,7 @@ class MixingMatrix:
         return np.asarray(np.diff(self.transposed.indptr) - (self.sparse.diagonal() != 0.0))
 
 
-def metropolis(graph: Graph) -> NDArray[np.float64]:
+def metropolis(graph: Graph) -> Weights:
     """W_ij = 1 / (1 + max(d_i, d_j)) on edges, the rest of each row on the diagonal.
 
     Doubly stochastic and symmetric on every undirected graph (Xiao, Boyd and Kim, "Distributed average
@@ -91,7 +84,7 @@ def metropolis(graph: Graph) -> NDArray[np.float64]:
     return 1.0 / (1.0 + np.maximum(degrees[graph.sender], degrees[graph.receiver]))
 
 
-def uniform(graph: Graph) -> NDArray[np.float64]:
+def uniform(graph: Graph) -> Weights:
     """W_ij = 1 / (d + 1) for everyone heard and for oneself: regular graphs only.
 
     Raises:
@@ -106,7 +99,7 @@ def uniform(graph: Graph) -> NDArray[np.float64]:
     return np.full(len(graph.sender), 1.0 / (1.0 + degrees[0]))
 
 
-def max_degree(graph: Graph) -> NDArray[np.float64]:
+def max_degree(graph: Graph) -> Weights:
     """W_ij = 1 / (1 + d), d being the largest number of neighbors that any peer has: I - L / (1 + d).
 
     The 1 keeps a share of every peer's own body, without which peers in two camps that only hear each other
@@ -115,7 +108,7 @@ def max_degree(graph: Graph) -> NDArray[np.float64]:
     return np.full(len(graph.sender), 1.0 / (1.0 + _degrees(graph).max()))
 
 
-def best_constant(graph: Graph) -> NDArray[np.float64]:
+def best_constant(graph: Graph) -> Weights:
     """W = I - a L, L being the Laplacian, with the a of the largest gap: 2 / (L's largest + its second smallest).
 
     Xiao and Boyd, "Fast linear iterations for distributed averaging", 2004, section 4.1. Clamped to 1 over the largest
@@ -124,9 +117,8 @@ def best_constant(graph: Graph) -> NDArray[np.float64]:
     degrees = _degrees(graph)
     most = float(degrees.max())
     if graph.circulant:
-        sender, receiver = graph.messages()
         indicator = np.zeros(graph.size)
-        indicator[receiver[sender == 0]] = 1.0
+        indicator[graph.receiver[graph.sender == 0]] = 1.0
         spectrum = most - np.fft.fft(indicator).real[1:]  # the Laplacian's, without its 0
         largest, second = float(spectrum.max()), float(spectrum.min())
     else:
@@ -139,67 +131,34 @@ def best_constant(graph: Graph) -> NDArray[np.float64]:
     return np.full(len(graph.sender), min(2.0 / (largest + second), 1.0 / most))
 
 
-WEIGHT_RULES: dict[str, Callable[[Graph], NDArray[np.float64]]] = {
+WEIGHT_RULES: dict[str, Callable[[Graph], Weights]] = {
     "metropolis": metropolis,
     "uniform": uniform,
     "max-degree": max_degree,
     "best-constant": best_constant,
 }
-"""Rule -> the weight of each edge of an undirected graph, (edges,)."""
+"""Rule -> the weight of each message; only `uniform` is defined on directed graphs."""
 
 CONNECTED = ("best-constant",)
 """Rules that do not suit the graph of a single round, which need not connect everyone."""
 
 
-def mixing_matrix(
-    graph: Graph, rule: str, name: str, *, columns: bool = True, declared: Sequence[float] = ()
-) -> MixingMatrix:
-    """The mixing matrix of a graph. Directed ones take equal weights, the only ones that are defined on them.
-
-    `name` is the graph's in errors; `columns`: whether the columns, too, sum to one; `declared`: what each peer brings,
-    in place of a rule. A directed graph has equally many in-neighbors everywhere.
+def mixing_matrix(graph: Graph, rule: str, declared: Sequence[float] = ()) -> MixingMatrix:
+    """The mixing matrix of a graph; `declared`: what each peer brings, in place of a rule.
 
     Raises:
-        TopologyError: The rule does not suit the graph, or the matrix would not average.
+        TopologyError: The rule does not suit the graph.
     """
-    kept = stationary(declared) if len({*declared}) > 1 else None
     if declared:
-        weights = message_weights(graph, _degrees(graph), declared)
-    elif graph.weights is not None:
-        weights = graph.weights
-    elif graph.directed:
-        weights = np.full(len(graph.sender), 1.0 / (1.0 + np.bincount(graph.receiver)[0]))
+        weights = message_weights(graph, declared)
     else:
-        try:
-            weights = WEIGHT_RULES[rule](graph)
-        except TopologyError as error:
-            raise TopologyError(f"{name}: {error}") from error
+        weights = WEIGHT_RULES[rule](graph) if graph.weights is None else graph.weights
     others = _off_diagonal(graph, weights)
     rest = 1.0 - row_sums(others)
-    rest[np.abs(rest) <= TOLERANCE] = 0.0  # rounding, possibly negative
+    rest[np.abs(rest) <= _ROUNDING] = 0.0  # possibly negative
     matrix = csr_array(others + diags_array(rest))
     matrix.eliminate_zeros()  # no body need travel over an edge of weight 0
-    check_stochastic(matrix, columns=columns, kept=kept)
-    return MixingMatrix(matrix, circulant=graph.circulant and kept is None, kept=kept)
-
-
-def check_stochastic(matrix: Sparse, *, columns: bool = True, kept: NDArray[np.float64] | None = None) -> None:
-    """Refuse a matrix with a negative entry, or a row (or column) that does not sum to one within 1e-12.
-
-    Columns of a W that keeps the average by p count by it: sum_i p_i W_ij / p_j is one.
-
-    Raises:
-        TopologyError: Naming the entry, row or column.
-    """
-    if matrix.data.min() < 0.0:
-        raise TopologyError(f"mixing matrix: {matrix.data.min():g} is negative")
-    by_column = csr_array((matrix if kept is None else _scaled(matrix, kept)).T)
-    for line, lines in (("row", matrix), ("column", by_column))[: 2 if columns else 1]:
-        sums = row_sums(lines)
-        worst = int(np.argmax(np.abs(sums - 1.0)))
-        # "not within" rather than "beyond", so that a NaN is caught too
-        if not abs(sums[worst] - 1.0) <= TOLERANCE:
-            raise TopologyError(f"mixing matrix: {line} {worst} sums to {float(sums[worst])!r}, not 1")
+    return MixingMatrix(matrix)
 
 
 def component_count(matrix: Sparse) -> int:
@@ -213,19 +172,13 @@ def row_sums(matrix: Sparse) -> NDArray[np.float64]:
     return np.array([math.fsum(values[first:end]) for first, end in pairwise(starts)])
 
 
-def _scaled(matrix: Sparse, by: NDArray[np.float64]) -> Sparse:
-    """diag(by) W diag(by)^-1."""
-    return csr_array(diags_array(by) @ matrix @ diags_array(1.0 / by))
-
-
 def _degrees(graph: Graph) -> Ranks:
-    return np.bincount(np.concatenate([graph.sender, graph.receiver]), minlength=graph.size)
+    """The number of peers that each hears."""
+    return np.bincount(graph.receiver, minlength=graph.size)
 
 
-def _off_diagonal(graph: Graph, weight: NDArray[np.float64]) -> Sparse:
-    sender, receiver = graph.messages()
-    values = weight if len(weight) == len(sender) else np.tile(weight, 2)
-    return coo_array((values, (receiver, sender)), shape=(graph.size, graph.size)).tocsr()
+def _off_diagonal(graph: Graph, weights: Weights) -> Sparse:
+    return coo_array((weights, (graph.receiver, graph.sender)), shape=(graph.size, graph.size)).tocsr()
 
 
 DECLARED = "declared"
@@ -288,10 +241,10 @@ def check_graph(graph: Graph) -> None:
         )
 
 
-def message_weights(graph: Graph, degrees: NDArray[np.int64], numbers: Sequence[float]) -> NDArray[np.float64]:
-    """W_ij of every message from j to i, in the order of `Graph.messages`, (messages,)."""
-    sender, receiver = graph.messages()
-    brings, d = np.asarray(numbers, dtype=np.float64), 1.0 + degrees
+def message_weights(graph: Graph, numbers: Sequence[float]) -> Weights:
+    """W_ij of every message from j to i, (messages,)."""
+    brings, d = np.asarray(numbers, dtype=np.float64), 1.0 + _degrees(graph)
+    sender, receiver = graph.sender, graph.receiver
     return np.asarray(np.minimum(1.0 / d[receiver], brings[sender] / brings[receiver] / d[sender]))
 
 

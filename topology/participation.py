@@ -28,8 +28,8 @@ from functools import lru_cache
 import numpy as np
 
 from dpeer.exceptions import TopologyError
+from dpeer.topology.draws import shuffled
 from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row, check_rank
-from dpeer.topology.random_graphs import shuffled
 from dpeer.topology.topologies import Topology
 
 

@@ -108,10 +108,15 @@ def analyse(topology: Topology) -> Analysis:
 
 def spectral_gap(topology: Topology) -> float:
     """The spectral gap alone, as `analyse` finds it."""
-    first = topology.mixing_at(0)
-    if topology.changing or first.circulant:
+    if topology.changing or (topology.draw(0).circulant and topology.agreement is None):
         return 1.0 - _left(topology, topology.period)
-    return _symmetric_gap(first.balanced, topology.agreement)
+    return _symmetric_gap(balanced(topology, 0), topology.agreement)
+
+
+def balanced(topology: Topology, number: int) -> Sparse:
+    """W of a round; with declared weights D^1/2 W D^-1/2, D = diag(p), which is symmetric and has W's eigenvalues."""
+    matrix, root = topology.mixing_at(number).sparse, topology.agreement
+    return matrix if root is None else csr_array(diags_array(root) @ matrix @ diags_array(1.0 / root))
 
 
 def rounds_to_agree(gap: float, left: float = _SHRINK) -> int:
@@ -123,12 +128,12 @@ def rounds_to_agree(gap: float, left: float = _SHRINK) -> int:
 
 def _left(topology: Topology, rounds: int) -> float:
     """||(I - J) W_(t-1) ... W_0 (I - J)|| for t = `rounds` >= 1; no larger than rounding errors is 0."""
-    mixings = [topology.mixing_at(number) for number in range(rounds)]
-    if mixings[0].circulant:
-        columns = np.stack([mixing.sparse[:, [0]].toarray().ravel() for mixing in mixings])
+    matrices = [balanced(topology, number) for number in range(rounds)]
+    if topology.draw(0).circulant and topology.agreement is None:
+        columns = np.stack([matrix[:, [0]].toarray().ravel() for matrix in matrices])
         norm = float(np.abs(np.fft.fft(columns).prod(axis=0)[1:]).max())
     else:
-        norm = norm_of_product([mixing.balanced for mixing in mixings], topology.agreement)
+        norm = norm_of_product(matrices, topology.agreement)
     return norm if norm > _ROUNDING else 0.0
 
 
@@ -142,7 +147,7 @@ def _first_below(topology: Topology, threshold: float) -> int:
     left -= agreed(left, topology.agreement)
     start = np.linalg.norm(left, axis=0)
     for number in range(_PATIENCE):
-        left = np.asarray(topology.mixing_at(number).balanced @ left)
+        left = np.asarray(balanced(topology, number) @ left)
         # The share left of any start is no more than the norm, which is dear and need not be known as yet.
         shares = np.linalg.norm(left - agreed(left, topology.agreement), axis=0) / start
         if float(shares.max()) <= threshold and _left(topology, number + 1) <= threshold:

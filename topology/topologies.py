@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from dpeer.exceptions import TopologyError, UnknownName
-from dpeer.topology.graphs import FIXED, Graph, Ranks, parsed
+from dpeer.topology.graphs import TIME_VARYING, TOPOLOGIES, Graph, Kind, parsed
 from dpeer.topology.mixing_matrix import (
     CONNECTED,
     DECLARED,
@@ -30,13 +29,7 @@ from dpeer.topology.mixing_matrix import (
     stationary,
 )
 from dpeer.topology.neighborhood import Neighborhood, check_rank
-from dpeer.topology.random_graphs import RANDOM, TIME_VARYING, TimeVaryingGraph
-from dpeer.topology.user_graphs import PREFIX, file_graph, is_function, plugin_graph, shown
-
-_FUNCTIONS: dict[str, Callable[..., Graph | TimeVaryingGraph]] = {**FIXED, **RANDOM, **TIME_VARYING}
-
-TOPOLOGIES: tuple[str, ...] = tuple(_FUNCTIONS)
-"""The names `build` knows, without parameters; besides, `file:PATH` and `FILE.py:FUNCTION`."""
+from dpeer.topology.user_graphs import PREFIX, is_function, shown, user_graph
 
 WEIGHTS: tuple[str, ...] = (*WEIGHT_RULES, DECLARED)
 """The names of the weights rules `build` knows."""
@@ -50,7 +43,6 @@ _OWN = "own"
 """The weights rule of a graph that brings the weights of its edges."""
 
 _PATIENCE = 1000
-_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
@@ -65,8 +57,10 @@ class Topology:
         parameters: The graph's other parameters, JSON-able and canonical: `{"grid_shape": [2, 4]}`,
             `{"degree": 4, "graph_seed": 0}`, or empty.
         directed: Whether peers may send to peers they do not receive from.
-        drawn: How each round's graph is drawn; None for a graph that is the same in every round.
+        changing: Whether rounds have different graphs.
+        repeats: After how many rounds the graphs repeat; None if they never do.
         declared: What each peer brings, by rank, with weights "declared"; else empty.
+        draw: Round number -> its graph.
     """
 
     name: str
@@ -75,35 +69,20 @@ class Topology:
     weights_rule: str
     parameters: dict[str, Any] = field(hash=False)
     directed: bool
-    drawn: TimeVaryingGraph | None = field(compare=False, repr=False)
-    _matrices: dict[int, MixingMatrix] = field(compare=False, repr=False)
-    declared: tuple[float, ...] = ()
-    _met: dict[int, Ranks] = field(default_factory=dict, compare=False, repr=False)
-
-    @property
-    def changing(self) -> bool:
-        """Whether rounds have different graphs."""
-        return self.drawn is not None
+    changing: bool
+    repeats: int | None
+    declared: tuple[float, ...]
+    draw: Callable[[int], Graph] = field(compare=False, repr=False)
 
     @property
     def doubly_stochastic(self) -> bool:
         """Whether every matrix is doubly stochastic, so that the average over the peers is kept."""
-        return len({*self.declared}) <= 1 and self._keeps_mean
-
-    @property
-    def _keeps_mean(self) -> bool:
-        """Whether the average over the peers is kept, by p with declared weights."""
-        return self.drawn is None or self.drawn.doubly_stochastic
+        return self.agreement is None and (self.name not in TOPOLOGIES or TOPOLOGIES[self.name].keeps_mean)
 
     @cached_property
     def agreement(self) -> NDArray[np.float64] | None:
-        """The unit vector sqrt(p) of declared weights, (size,), which every `balanced` matrix keeps; None: constant."""
+        """The unit vector sqrt(p) of declared weights, (size,), along which all peers agree; None: constant."""
         return None if len({*self.declared}) <= 1 else np.sqrt(stationary(self.declared))
-
-    @property
-    def repeats(self) -> int | None:
-        """After how many rounds the graphs repeat; None if they never do."""
-        return 1 if self.drawn is None else self.drawn.period
 
     @cached_property
     def period(self) -> int:
@@ -147,17 +126,11 @@ class Topology:
 
     def mixing_at(self, number: int) -> MixingMatrix:
         """The mixing matrix of round `number`."""
-        if self.repeats is not None:
-            number %= self.repeats
-        if number not in self._matrices:
-            assert self.drawn is not None, "the matrix of a fixed graph is always there"
-            if len(self._matrices) >= KEPT_ROUNDS:
-                del self._matrices[next(iter(self._matrices))]  # the one kept longest
-            graph = self.drawn.draw(number)
-            self._matrices[number] = mixing_matrix(
-                graph, self.weights_rule, self.name, columns=self._keeps_mean, declared=self.declared
-            )
-        return self._matrices[number]
+        return self._mixing(number if self.repeats is None else number % self.repeats)
+
+    @cached_property
+    def _mixing(self) -> Callable[[int], MixingMatrix]:
+        return lru_cache(KEPT_ROUNDS)(lambda number: mixing_matrix(self.draw(number), self.weights_rule, self.declared))
 
     def edges_at(self, number: int) -> list[list[int]]:
         """The edges of round `number`: sorted [i, j] with i < j, or [sender, receiver] when directed."""
@@ -174,35 +147,31 @@ class Topology:
 
     def connections(self, rank: int, rounds: int) -> tuple[int, ...]:
         """See `Graphs.connections`."""
-        if self.drawn is None:
-            return self.at(0, rank).others
         check_rank(rank, self.size)
-        if rounds not in self._met:
-            self._met[rounds] = self._pairs(self.drawn, rounds if self.repeats is None else min(rounds, self.repeats))
-        pairs = self._met[rounds]
-        first, end = np.searchsorted(pairs, [rank * self.size, (rank + 1) * self.size])
-        return tuple((pairs[first:end] % self.size).tolist())
+        if not self.changing:
+            return self.at(0, rank).others
+        return tuple(np.flatnonzero(_met(self, min(rounds, self.repeats or rounds))[rank]).tolist())
 
-    def _pairs(self, drawn: TimeVaryingGraph, rounds: int) -> Ranks:
-        """Every rank * size + other, of ranks that meet in the rounds; sorted."""
-        found = np.zeros(0, dtype=np.int64)
-        for first in range(0, rounds, _AT_ONCE):
-            met = [found]
-            for number in range(first, min(first + _AT_ONCE, rounds)):
-                graph = drawn.draw(number)
-                met += [graph.sender * self.size + graph.receiver, graph.receiver * self.size + graph.sender]
-            found = np.unique(np.concatenate(met))
-            if len(found) == self.size * (self.size - 1):
-                break  # everyone has met everyone
-        return found
+
+@lru_cache(maxsize=4)
+def _met(graph: Topology, rounds: int) -> NDArray[np.bool_]:
+    """Whether two ranks meet in the rounds, (size, size)."""
+    met = np.eye(graph.size, dtype=bool)
+    for number in range(rounds):
+        drawn = graph.draw(number)
+        met[drawn.sender, drawn.receiver] = met[drawn.receiver, drawn.sender] = True
+        if met.all():
+            break
+    np.fill_diagonal(met, val=False)
+    return met
 
 
 def build(name: str, size: int, *, weights: str = "metropolis", graph_seed: int = 0) -> Topology:
-    """Build a topology by name; its matrices are checked to be stochastic and to connect everyone.
+    """Build a topology by name; it is checked to connect everyone.
 
     Args:
-        name: One of `TOPOLOGIES`, perhaps with its parameters (small-world:4,0.1; see `FORMS`), `file:PATH` (an edge
-            list), or `FILE.py:FUNCTION`, which is called with the size and the graph seed.
+        name: One of `TOPOLOGIES`, perhaps with its parameters (small-world:4,0.1), `file:PATH` (an edge list), or
+            `FILE.py:FUNCTION`, which is called with the size and the graph seed.
         size: The number of peers, at least 2.
         weights: One of `WEIGHTS`. A directed graph takes `uniform` whatever the name here: the others are
             not defined on it; a function's graph whose edges have weights keeps those. `declared` has a number above 0
@@ -213,9 +182,8 @@ def build(name: str, size: int, *, weights: str = "metropolis", graph_seed: int 
         UnknownName: If `name` or `weights` is not a valid name.
         TopologyError: If no such graph of this size exists, or the weights do not suit it.
     """
-    users = name.partition(":")[0] not in TOPOLOGIES and (name.startswith(PREFIX) or is_function(name))
-    kind, parameters = (name, {}) if users else parsed(name)
-    if kind not in TOPOLOGIES and not users:
+    users = name.startswith(PREFIX) or is_function(name)
+    if not users and name.partition(":")[0] not in TOPOLOGIES:
         raise UnknownName("topology", name, (*TOPOLOGIES, f"{PREFIX}PATH"))
     if weights not in WEIGHT_RULES and weights.partition(":")[0] != DECLARED:
         raise UnknownName("weights rule", weights, WEIGHTS)
@@ -224,41 +192,35 @@ def build(name: str, size: int, *, weights: str = "metropolis", graph_seed: int 
     if size > LARGEST_SIZE:
         raise TopologyError(f"size {size}: graphs are built of at most {LARGEST_SIZE:,} peers")
     declared = () if weights in WEIGHT_RULES else parse(weights, size)
-    weights = DECLARED if declared else weights
     if users:
-        graph = file_graph(name, size) if name.startswith(PREFIX) else plugin_graph(name, size, graph_seed)
-        return _fixed(shown(name), shown(name), graph, weights, declared)
-    if "graph_seed" in inspect.signature(_FUNCTIONS[kind]).parameters:
+        label, kind = shown(name), Kind(lambda size: user_graph(name, size, graph_seed), name, name)
+        short, given = label, dict[str, Any]()
+    else:
+        short, given = parsed(name)
+        label, kind = name, TOPOLOGIES[short]
+    takes = kind.takes
+    arguments = {**{one: takes[one] for one in kind.reads}, **given}
+    if "graph_seed" in takes:
         if graph_seed < 0:  # Python's generator would take it for its absolute value
             raise TopologyError(f"{name}: graph seed {graph_seed}: choose 0 or more")
-        parameters["graph_seed"] = graph_seed
-    made = _FUNCTIONS[kind](size, **parameters)
-    if isinstance(made, Graph):
-        return _fixed(kind, name, made, weights, declared)
-    return _changing(kind, name, size, made, weights, declared)
-
-
-def _fixed(kind: str, label: str, graph: Graph, weights: str, declared: tuple[float, ...]) -> Topology:
+        arguments["graph_seed"] = graph_seed
+    draw, changing = partial(kind.draw, size, **arguments), short in TIME_VARYING
+    first = draw(number=0) if changing else draw()
     if declared:
-        check_graph(graph)
-    mixing = mixing_matrix(graph, weights, kind, declared=declared)
-    if (parts := component_count(mixing.sparse)) > 1:
-        raise TopologyError(f"the graph is not connected: {parts} groups of peers would never agree")
-    rule = "uniform" if graph.directed else weights if graph.weights is None else _OWN
-    return Topology(kind, label, graph.size, rule, graph.parameters, graph.directed, None, {0: mixing}, declared)
-
-
-def _changing(
-    kind: str, label: str, size: int, drawn: TimeVaryingGraph, weights: str, declared: tuple[float, ...]
-) -> Topology:
-    if declared:
-        check_graph(drawn.draw(0))
-    directed = drawn.draw(0).directed
-    if not directed and weights in CONNECTED:
+        check_graph(first)
+    if changing and not first.directed and weights in CONNECTED:
         raise TopologyError(
-            f"weights {weights}: {kind} has another graph every round, and these weights suit one: use metropolis"
+            f"weights {weights}: {short} has another graph every round, and these weights suit one: use metropolis"
         )
-    rule = "uniform" if directed else weights
-    made = Topology(kind, label, size, rule, drawn.parameters, directed, drawn, {}, declared)
+    rule = "uniform" if first.directed else DECLARED if declared else weights if first.weights is None else _OWN
+    repeats = kind.period(size) if kind.period else None if changing else 1
+    parameters = {**arguments, **first.parameters}
+
+    def drawn(number: int) -> Graph:
+        return draw(number=number) if changing else first
+
+    made = Topology(short, label, size, rule, parameters, first.directed, changing, repeats, declared, drawn)
     made.period  # noqa: B018 - refuses wrong weights or graphs now
+    if not changing and (parts := component_count(made.mixing_at(0).sparse)) > 1:
+        raise TopologyError(f"{name}: the graph is not connected: {parts} groups of peers would never agree")
     return made

@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
 
 from dpeer import plugins
 from dpeer.exceptions import TopologyError, describe
-from dpeer.topology.graphs import FORMS, Graph
+from dpeer.topology.graphs import TOPOLOGIES, Graph
 
 PREFIX = "file:"
 PLUGIN = plugins.Kind("topology", "function", "graph", TopologyError, inspect.isfunction)
@@ -25,20 +26,10 @@ _DIGITS = 9
 _ROUNDING = 1e-12
 
 
-def file_graph(name: str, size: int) -> Graph:
-    """Read the graph of `file:PATH`: two ranks a line, `#` starts a comment.
-
-    Raises:
-        TopologyError: If it cannot be read, its nodes are not the ranks 0..size-1, or it is directed, joins a peer to
-            itself, or does not connect everyone.
-    """
-    return _checked(name, _read(name), size)
-
-
 def is_function(name: str) -> bool:
     """Whether a topology's name is that of a user's function."""
     kind, colon, _ = name.partition(":")
-    return f"{kind}:" != PREFIX and kind not in FORMS and (bool(colon) or name.endswith(".py"))
+    return f"{kind}:" != PREFIX and kind not in TOPOLOGIES and (bool(colon) or name.endswith(".py"))
 
 
 def function_source(name: str) -> str | None:
@@ -51,14 +42,38 @@ def function_source(name: str) -> str | None:
         return plugins.source_hash(function)
 
 
-def plugin_graph(name: str, size: int, seed: int) -> Graph:
-    """Call a user's function `(size, seed) -> networkx.Graph`.
+def user_graph(name: str, size: int, seed: int) -> Graph:
+    """Read the graph of `file:PATH`, or call a user's function `(size, seed) -> networkx.Graph`.
 
-    Where the edges of that graph have an attribute "weight", these are the weights in the mixing matrix.
+    A file has two ranks a line, `#` starts a comment. Where the edges of the function's graph have an attribute
+    "weight", these are the weights in the mixing matrix.
 
     Raises:
-        TopologyError: The function cannot be found, fails, or gives no graph that `file_graph` would take.
+        TopologyError: It cannot be read; the function cannot be found or fails; nodes are not the ranks 0..size-1, the
+            graph is directed, or joins a peer to itself.
     """
+    graph = nx.Graph(_read(name)) if name.startswith(PREFIX) else _made(name, size, seed)
+    ranks = sorted(graph)
+    if ranks[-1] != len(ranks) - 1:
+        raise TopologyError(
+            f"{name}: {len(ranks)} ranks from {ranks[0]} to {ranks[-1]}: ranks count from 0, and each has an edge"
+        )
+    if len(ranks) != size:
+        raise TopologyError(f"{name}: joins {len(ranks)} peers, and size is {size}: they must be the same")
+    edges = sorted(sorted(edge) for edge in graph.edges)
+    digest = hashlib.sha256(json.dumps(edges).encode()).hexdigest()[:16]
+    built = Graph.joining(size, np.array(edges, dtype=np.int64), {"edges_sha256": digest})
+    weights = [graph.edges[one, other].get("weight") for one, other in edges]
+    if all(weight is None for weight in weights):
+        return built
+    if not all(isinstance(weight, Real) for weight in weights):
+        raise TopologyError(f"{name}: give each edge a number as its weight, or none of them")
+    _check_weights(name, edges, weights, size)
+    return replace(built, weights=np.tile(np.array(weights, dtype=np.float64), 2))
+
+
+def _made(name: str, size: int, seed: int) -> nx.Graph[int]:
+    """The graph of a user's function, with a rank for each node that has an edge."""
     with plugins.load(PLUGIN, name) as function:
         try:
             graph = function(size, seed)
@@ -71,17 +86,12 @@ def plugin_graph(name: str, size: int, seed: int) -> Graph:
         raise TopologyError(f"{name}: node {wrong[0]!r}: name the nodes by their ranks, 0 to {size - 1}")
     if graph.number_of_edges() == 0:
         raise TopologyError(f"{name}: the graph has no edges")
-    built = _checked(name, [_edge(name, one, other) for one, other in graph.edges], size)
-    weights = [graph.edges[one, other].get("weight") for one, other in _sorted(graph)]
-    if all(weight is None for weight in weights):
-        return built
-    if not all(isinstance(weight, Real) for weight in weights):
-        raise TopologyError(f"{name}: give each edge a number as its weight, or none of them")
-    _check_weights(name, _sorted(graph), weights, size)
-    return replace(built, weights=np.array(weights, dtype=np.float64))
+    for one, other in graph.edges:
+        _refuse_loop(name, one, other)
+    return graph
 
 
-def _check_weights(name: str, edges: list[list[int]], weights: Sequence[float], size: int) -> None:
+def _check_weights(name: str, edges: list[list[int]], weights: Sequence[Any], size: int) -> None:
     """Refuse weights that are lengths, costs or rates."""
     meant = (
         "the edge attribute 'weight' is what a body counts in its receiver's mean: call anything else by another name"
@@ -108,28 +118,6 @@ def shared_name(name: str) -> str:
     if name.startswith(PREFIX):
         return PREFIX.removesuffix(":")
     return name.rpartition(":")[2] if is_function(name) else name
-
-
-def _sorted(graph: nx.Graph[int]) -> list[list[int]]:
-    return sorted(sorted(edge) for edge in graph.edges)
-
-
-def _checked(name: str, edges: list[tuple[int, int]], size: int) -> Graph:
-    ranks = {rank for edge in edges for rank in edge}
-    if max(ranks) != len(ranks) - 1:
-        raise TopologyError(
-            f"{name}: {len(ranks)} ranks from {min(ranks)} to {max(ranks)}: ranks count from 0, and each has an edge"
-        )
-    if len(ranks) != size:
-        raise TopologyError(f"{name}: joins {len(ranks)} peers, and size is {size}: they must be the same")
-    graph = nx.Graph(edges)
-    if not nx.is_connected(graph):
-        parts = nx.number_connected_components(graph)
-        raise TopologyError(f"{name}: the graph is not connected: {parts} groups of peers would never agree")
-    ordered = _sorted(graph)
-    digest = hashlib.sha256(json.dumps(ordered).encode()).hexdigest()[:16]
-    ends = np.array(ordered, dtype=np.int64)
-    return Graph(size, ends[:, 0], ends[:, 1], parameters={"edges_sha256": digest})
 
 
 def size_of(name: str) -> int:
@@ -167,7 +155,8 @@ def _edge_list(name: str, text: str) -> list[tuple[int, int]]:
             continue
         if len(parts) != 2 or not all(map(_is_rank, parts)):
             raise TopologyError(f"{name}: line {number}: {line.strip()[:60]!r}: write two ranks, for example 0 1")
-        edges.append(_edge(f"{name}: line {number}", int(parts[0]), int(parts[1])))
+        _refuse_loop(f"{name}: line {number}", *(ends := (int(parts[0]), int(parts[1]))))
+        edges.append(ends)
     return edges
 
 
@@ -175,9 +164,8 @@ def _is_rank(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _DIGITS
 
 
-def _edge(where: str, one: int, other: int) -> tuple[int, int]:
+def _refuse_loop(where: str, one: int, other: int) -> None:
     if one == other:
         raise TopologyError(
             f"{where}: an edge joins rank {one} to itself: leave it out, its own weight is always there"
         )
-    return one, other

@@ -9,7 +9,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.federation.member_changes import edges_of, federation_of, graph_of_list, list_zero, named_graph
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.member_list import Member, MemberListError
-from dpeer.topology import FORMS, TOPOLOGIES, build
+from dpeer.topology import TOPOLOGIES, build
 from tests.error_texts import refused
 
 FINGERPRINT = {
@@ -67,7 +67,7 @@ def test_a_list_s_graph_has_as_many_peers_as_members_and_keeps_the_parameters_of
         named_graph(settings(topology="grid:2x2"), "grid:2x2", members(6))
 
 
-@pytest.mark.parametrize("name", [*TOPOLOGIES, *(form.example for form in FORMS.values())])
+@pytest.mark.parametrize("name", sorted({*TOPOLOGIES, *(kind.example for kind in TOPOLOGIES.values())}))
 def test_all_members_build_the_graph_that_an_operator_names_whatever_graph_their_files_name(name):
     size = 12 if name == "torus:3x4" else 8
     edges = edges_of(named_graph(settings(), name, members(size)))

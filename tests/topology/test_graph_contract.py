@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology import FORMS, TIME_VARYING, TOPOLOGIES, WEIGHTS, Topology, analyse, build, spectral_gap, split_names
-from dpeer.topology.graphs import Form
+from dpeer.topology import TIME_VARYING, TOPOLOGIES, WEIGHTS, Topology, analyse, build, spectral_gap, split_names
 
 Dense = NDArray[np.float64]
 
@@ -37,7 +36,7 @@ def files(draw: st.DrawFn) -> tuple[str, int]:
 @st.composite
 def named(draw: st.DrawFn) -> tuple[str, int, dict[str, Any]]:
     """The arguments of `build` for anything it may draw itself."""
-    name = draw(st.sampled_from(TOPOLOGIES))
+    name = draw(st.sampled_from([*TOPOLOGIES]))
     # Mostly few peers, where what is special about a size shows; the dense computations take their time.
     size = draw(st.integers(2, 20) | st.integers(2, 200))
     if name == "hypercube":
@@ -48,8 +47,8 @@ def named(draw: st.DrawFn) -> tuple[str, int, dict[str, Any]]:
         ),
         "graph_seed": draw(st.integers(0, 999)),
     }
-    if name in FORMS and draw(st.booleans()):
-        name = f"{name}:{','.join(draw(values(size)[one]) for one in FORMS[name].reads)}"
+    if (reads := TOPOLOGIES[name].reads) and draw(st.booleans()):
+        name = f"{name}:{','.join(draw(values(size)[one]) for one in reads)}"
     return name, size, options
 
 
@@ -223,19 +222,14 @@ def test_edges_and_parameters_are_canonical_json(graph: Topology, number: int) -
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
-def test_every_name_is_that_of_its_graph(name: str) -> None:
-    graph = build(name, 8)
-    assert (graph.name, graph.label, graph.size) == (name, name, 8)
-
-
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_every_graph_that_has_parameters_takes_them_behind_its_name(form: Form) -> None:
-    rows, columns = (3, 4) if "torus" in form.example else (2, 4)
-    graph = build(form.example, rows * columns)
-    kind = form.example.partition(":")[0]
-    assert (graph.name, graph.label) == (kind, form.example)
-    assert form.words.startswith(f"{kind}:")
-    assert {*form.reads} <= {*graph.parameters}
+def test_every_graph_has_its_name_and_takes_its_parameters_behind_it(name: str) -> None:
+    kind = TOPOLOGIES[name]
+    for asked in (name, kind.example):
+        size = 12 if asked == "torus:3x4" else 8
+        graph = build(asked, size)
+        assert (graph.name, graph.label, graph.size) == (name, asked, size)
+        assert {*kind.reads} <= {*graph.parameters}
+    assert kind.form.partition(":")[:2] == (name, ":" if kind.reads else "")
 
 
 def test_a_number_behind_a_comma_belongs_to_the_name_before_it() -> None:

@@ -10,11 +10,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 
-from dpeer.exceptions import TopologyError
-from dpeer.topology import build, spectral_gap
-from dpeer.topology.graphs import FIXED
-from dpeer.topology.mixing_matrix import WEIGHT_RULES, row_sums
-from dpeer.topology.random_graphs import RANDOM
+from dpeer.topology import TIME_VARYING, TOPOLOGIES, build, spectral_gap
+from dpeer.topology.mixing_matrix import row_sums
 
 
 @settings(deadline=None, max_examples=50)
@@ -50,15 +47,7 @@ def test_a_topology_cannot_be_changed_by_accident() -> None:
     assert hash(graph) == hash(build("ring", 4))
 
 
-@pytest.mark.parametrize("name", ["grid", "random-matching"])
-@pytest.mark.parametrize("weight", [float("nan"), -0.1, 1.2])
-def test_no_matrix_leaves_build_unchecked(monkeypatch: pytest.MonkeyPatch, name: str, weight: float) -> None:
-    monkeypatch.setitem(WEIGHT_RULES, "metropolis", lambda graph: np.full(len(graph.sender), weight))
-    with pytest.raises(TopologyError):
-        build(name, 4).at(0, 0)
-
-
-@pytest.mark.parametrize("name", sorted({*FIXED, *RANDOM} - {"exponential-directed"}))
+@pytest.mark.parametrize("name", sorted({*TOPOLOGIES} - {*TIME_VARYING, "exponential-directed"}))
 @pytest.mark.parametrize("size", [16, 256])
 def test_no_constant_is_better_than_the_best(name: str, size: int) -> None:
     graph = nx.Graph(build(name, size).edges)
