@@ -20,7 +20,6 @@ from dpeer.training.device import HOST
 from dpeer.training.initial import begin_from
 from dpeer.training.state.store import Origin, write_model
 from dpeer.training.use.blend import Blend, fit_on_validation, fit_weight, log_mean, why_unsuited
-from dpeer.training.use.exporting import export
 from dpeer.training.use.model import TrainedModel, restored
 from tests.error_texts import refused
 
@@ -193,19 +192,6 @@ def test_first_weights_are_those_of_the_federated_member(saved: tuple[Path, list
     for name, value in models[0].state_dict().items():
         assert torch.equal(fresh.state_dict()[name], value), name
     assert (found.taken, found.fresh, found.unused, found.origin) == (9, {}, (), Origin.NONE)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("weight", [0.3, 0.0])
-def test_as_onnx_it_gives_the_same_probabilities(weight: float, tmp_path: Path) -> None:
-    for name in ("onnx", "onnxscript"):
-        pytest.importorskip(name, reason="pip install 'dpeer[onnx]' brings it")
-    runtime = pytest.importorskip("onnxruntime", reason="pip install 'dpeer[onnx]' brings it")
-    models = nets()
-    export(TrainedModel(Blend(models, (weight, 1 - weight)).eval(), CARD), tmp_path / "m.onnx")
-    session = runtime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
-    (found,) = session.run(["outputs"], {"inputs": INPUTS.numpy()})
-    assert found == pytest.approx(means(models, weight), abs=1e-6)
 
 
 def task(model: nn.Module, targets: Tensor, **values: Any) -> Task:

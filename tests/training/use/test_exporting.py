@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,14 @@ from torch import nn
 
 import dpeer
 from dpeer.exceptions import TaskError
+from dpeer.training.data.tables.prepare import Preparation
+from dpeer.training.data.tables.schema import PlainSchema
+from dpeer.training.models import build_model
+from dpeer.training.models.scaling import standardize
+from dpeer.training.use.blend import Blend
 from dpeer.training.use.exporting import export
-from tests.thinning import only
-from tests.training.use.conftest import COLUMNS, Leave
+from dpeer.training.use.model import TrainedModel
+from tests.training.use.conftest import Leave
 
 pytestmark = pytest.mark.slow
 
@@ -26,27 +32,6 @@ def runtime() -> Any:
     for name in ("onnx", "onnxscript"):
         pytest.importorskip(name, reason="pip install 'dpeer[onnx]' brings it")
     return pytest.importorskip("onnxruntime", reason="pip install 'dpeer[onnx]' brings it")
-
-
-def run(runtime: Any, path: Path, inputs: torch.Tensor) -> tuple[Any, Any]:
-    """The outputs of a file, and what it says of its use."""
-    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    usage = json.loads(session.get_modelmeta().custom_metadata_map["dpeer"])
-    return session.run(["outputs"], {"inputs": inputs.numpy()})[0], usage
-
-
-def test_a_table_s_model_is_written_with_its_columns_and_steps(
-    leave: Leave, visits: Callable[..., Path], table_settings: dict[str, Any], tmp_path: Path, runtime: Any
-) -> None:
-    loaded = dpeer.load_model(leave(**table_settings).folder)
-    usage = export(loaded, tmp_path / "out" / "model.onnx")
-    assert usage["input_names"] == sorted(COLUMNS)
-    assert usage["classes"] == ["no", "yes"]
-    assert any("do not scale" in step for step in usage["before"])
-    found, inside = run(runtime, tmp_path / "out" / "model.onnx", loaded.read(visits()).inputs)
-    assert inside == usage
-    assert found == pytest.approx(loaded.predict(visits()).probabilities, abs=1e-5)
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["model.onnx"]
 
 
 SCHEMA = """
@@ -76,16 +61,12 @@ def table(path: Path, rows: int, *, beyond: bool = False) -> Path:
     return path
 
 
-@pytest.mark.parametrize("own", [True, False])
 def test_a_table_s_model_takes_the_tables_own_columns_and_the_documented_reader_reads_them(
-    own: bool, leave: Leave, tmp_path: Path, runtime: Any, monkeypatch: pytest.MonkeyPatch
+    leave: Leave, tmp_path: Path, runtime: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schema = SCHEMA if own else SCHEMA.replace('missing = ["-9"]', 'missing = ["-9"], range = [0, 2e7]')
-    (tmp_path / "schema.toml").write_text(schema + 'note = { kind = "ignore" }\n')
+    (tmp_path / "schema.toml").write_text(SCHEMA + 'note = { kind = "ignore" }\n')
     options = {"path": str(table(tmp_path / "visits.csv", 120))}
-    left = leave(
-        task="csv", task_options=options, schema=tmp_path / "schema.toml", standardize=own, partition="own",
-    )  # fmt: skip
+    left = leave(task="csv", task_options=options, schema=tmp_path / "schema.toml", partition="own")
     loaded = dpeer.load_model(left.folder)
     monkeypatch.chdir(tmp_path)
     usage = export(loaded, Path("model.onnx"))
@@ -101,15 +82,57 @@ def test_a_table_s_model_takes_the_tables_own_columns_and_the_documented_reader_
     assert content["found"] == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("model", only(["mlp"], ["digits", "cnn", "mlp", "small-body"]))
-def test_onnx_gives_the_probabilities_of_the_model(model: str, leave: Leave, tmp_path: Path, runtime: Any) -> None:
-    left = leave(model=model, standardize=True)
-    loaded = dpeer.load_model(left.folder)
-    usage = export(loaded, tmp_path / "model.onnx")
-    inputs = left.task.test.tensors[0]
-    found, inside = run(runtime, tmp_path / "model.onnx", inputs)
-    assert inside == usage
-    assert found == pytest.approx(loaded.predict(inputs).probabilities, abs=1e-5)
+def made(name: str, shape: tuple[int, ...], built: dict[str, Any], **card: Any) -> TrainedModel:
+    """A model of two outputs, and a card that says so."""
+    built = {"model": name, "shape": [*shape], "outputs": 2, "options": {}, "tokens": False} | built
+    model = build_model(name, shape, 2, built["options"], tokens=built["tokens"])
+    if built.get("standardize"):
+        standardize(model, torch.rand(9, *shape))
+    return TrainedModel(model.eval(), {"input_shape": [*shape], "model": built, "classes": ["no", "yes"]} | card)
+
+
+def numbers() -> TrainedModel:
+    schema = PlainSchema.of({"column": "y", "classes": ["no", "yes"]}, {"age": "number", "dose": "number"})
+    return made("mlp", (2,), {"standardize": True}, preparation=Preparation(schema, {}).to_json())
+
+
+def texts() -> TrainedModel:
+    options = {"layers": 1, "width": 8, "heads": 2, "vocabulary": 259}
+    return made("roberta", (16,), {"options": options, "tokens": True, "tokenizer": "bytes"})
+
+
+def blend() -> TrainedModel:
+    members = [nn.Linear(4, 3), nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))]
+    return TrainedModel(Blend(members, (0.0, 1.0)).eval(), {"input_shape": [4], "classes": ["a", "b", "c"]})
+
+
+TEXTS = "make token numbers of texts, 16 of each, cut or padded, with the tokenizer of the run: bytes"
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs", "before"),
+    [
+        (numbers, torch.randn(7, 2), "do not scale: the model subtracts the training mean and"),
+        (blend, torch.randn(7, 4), ""),
+        pytest.param(texts, torch.randint(259, (7, 16)), TEXTS, marks=pytest.mark.long),
+        pytest.param(partial(made, "cnn", (1, 8, 8), {}), torch.randn(7, 1, 8, 8), "", marks=pytest.mark.long),
+    ],
+)
+def test_onnx_gives_the_probabilities_of_the_model_and_says_how_it_is_used(
+    make: Callable[[], TrainedModel], inputs: torch.Tensor, before: str, tmp_path: Path, runtime: Any
+) -> None:
+    model, path = make(), tmp_path / "out" / "model.onnx"
+    usage = export(model, path)
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (found,) = session.run(["outputs"], {"inputs": inputs.numpy()})
+    assert found == pytest.approx(model.predict(inputs).probabilities, abs=1e-5)
+    assert json.loads(session.get_modelmeta().custom_metadata_map["dpeer"]) == usage
+    dtype = str(inputs.dtype).removeprefix("torch.")
+    assert usage["input"] == {"name": "inputs", "dtype": dtype, "shape": ["rows", *inputs.shape[1:]]}
+    assert usage["input_names"] == (["age", "dose"] if make is numbers else None)
+    assert usage["classes"] == list(model.classes)
+    assert before in " ".join(usage["before"])
+    assert [*path.parent.iterdir()] == [path]
 
 
 class Branching(nn.Module):
@@ -148,14 +171,12 @@ class Other(nn.Module):
     ],
 )
 def test_a_model_that_onnx_cannot_take_is_refused_in_one_line_and_an_earlier_file_stays(
-    module: nn.Module, why: str, leave: Leave, tmp_path: Path, capfd: pytest.CaptureFixture[str], runtime: Any
+    module: nn.Module, why: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], runtime: Any
 ) -> None:
-    loaded = dpeer.load_model(leave(model="mlp").folder)
-    loaded.module, loaded.classes = module, ()
+    model = TrainedModel(module, {"input_shape": [1, 8, 8]})
     (tmp_path / "m.onnx").write_text("an earlier one")
-    capfd.readouterr()
     with pytest.raises(TaskError) as caught:
-        export(loaded, tmp_path / "m.onnx")
+        export(model, tmp_path / "m.onnx")
     assert str(caught.value).startswith(f"ONNX cannot take this model: {why}")
     assert len(str(caught.value)) < 700
     assert "\n" not in str(caught.value)

@@ -9,7 +9,6 @@ import pytest
 import dpeer
 from dpeer.exceptions import TaskError
 from dpeer.training.data.text import BYTES, read_tokens
-from dpeer.training.use.exporting import export
 from tests.training.use.conftest import Leave
 
 pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
@@ -67,16 +66,3 @@ def test_the_tokenizer_of_the_run_is_needed_and_no_other(
     assert loaded.predict(tmp_path / "new.txt").outputs == pytest.approx(loaded.predict(numbers).outputs, abs=1e-6)
     with pytest.raises(TaskError):
         dpeer.load_model(folder).predict(tmp_path / "new.txt")
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_exported_ones_take_token_numbers(leave: Leave, settings: dict[str, Any], tmp_path: Path) -> None:
-    for name in ("onnxruntime", "onnxscript"):
-        pytest.importorskip(name, reason="pip install 'dpeer[onnx]' brings it")
-    loaded = dpeer.load_model(leave(**settings).folder)
-    usage = export(loaded, tmp_path / "model.onnx")  # which holds it against the model
-    assert usage["input"] == {"name": "inputs", "dtype": "int64", "shape": ["rows", LENGTH]}
-    assert usage["before"] == [
-        f"make token numbers of texts, {LENGTH} of each, cut or padded, with the tokenizer of the run: bytes"
-    ]
