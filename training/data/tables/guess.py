@@ -14,7 +14,6 @@ from dpeer.training.data.tables.readings import (
     SECONDS,
     Reading,
     advice,
-    all_numbers,
     dates,
     numbers,
     of_unit,
@@ -84,134 +83,120 @@ class Guess(NamedTuple):
     """Cells that do not fit; they are shown to the site, and not written into the schema."""
 
 
+class Cells(Counter[str]):
+    """The different words of a column that are no gaps, each with its number of rows."""
+
+    @classmethod
+    def of(cls, cells: Sequence[str]) -> Cells:
+        """Of the cells themselves; spellings of one word are one."""
+        words = spelled(cells)
+        return cls(words[cell] for cell in cells)
+
+    def rows(self, words: Iterable[str]) -> int:
+        """The rows of these words."""
+        return sum(self[word] for word in words)
+
+    def few(self, strange: Collection[str]) -> bool:
+        """Whether at most a tenth of the cells, or of many different ones, are strangers."""
+        of_many = len(self) > FEW and 10 * len(strange) < len(self)
+        return of_many or 10 * self.rows(strange) <= self.total()
+
+    def strangers(self, strange: Collection[str], what: str) -> str:
+        """The question about cells that do not fit."""
+        if not strange:
+            return ""
+        count = self.rows(strange)
+        verb = f"is no {what}: correct it, or is it" if count == 1 else f"are no {what}: correct them, or are they"
+        return f"{count} of {self.total()} cells {verb} a word for a gap (missing = [...])?"
+
+
 def guess(name: str, cells: Sequence[str], *, decimal: str) -> Guess:
     """What a column is, from its name and its cells that are no gaps.
 
     A tenth of the cells may be strangers: they do not make another column of it, and are asked about.
     """
-    words = spelled(cells)
-    counts = Counter(words[cell] for cell in cells)
-    if not counts:
+    column = Cells.of(cells)
+    if not column:
         return Guess({"kind": "ignore"}, "every cell is empty here: what is it at the other sites?")
-    if (found := _guess_yes_no(counts)) is not None:
+    if (found := _yes_no(column)) is not None:
         return found
-    read = numbers_of(name, counts, decimal)
+    read = numbers_of(name, column, decimal)
     plain = sum(not one.how for one in read.single.values())
-    days = _guess_date(counts) if plain < len(counts) or _look_like_days(counts) else None
-    if days is not None:
-        return days
-    are_numbers = bool(read.single or read.double) and _few(read.strange, counts)
-    if are_numbers and read.double:
-        return _guess_ambiguous(name, counts, read)
-    codes = [cell for cell, one in read.single.items() if one.code]
-    if codes:
-        found = _guess_words(name, counts)
-        why = f"codes, not numbers: {codes[0]!r} would become {read.single[codes[0]].value:g}."
-        return found._replace(remark=f"{why} {found.remark}".strip())
-    if not are_numbers or (read.strange and len(read.single) <= FEW):
-        return _guess_words(name, counts)
-    return _guess_number(name, counts, read)
-
-
-def _few(strange: Iterable[str], counts: Mapping[str, int]) -> bool:
-    """Whether at most a tenth of the cells, or of many different ones, are strangers."""
-    strangers, rows = [*strange], sum(counts.values())
-    of_many = len(counts) > FEW and 10 * len(strangers) < len(counts)
-    return of_many or 10 * sum(counts[word] for word in strangers) <= rows
-
-
-def _strangers(strange: Collection[str], counts: Mapping[str, int], what: str) -> str:
-    """The question about cells that do not fit."""
-    if not strange:
-        return ""
-    count = sum(counts[word] for word in strange)
-    verb = f"is no {what}: correct it, or is it" if count == 1 else f"are no {what}: correct them, or are they"
-    return f"{count} of {sum(counts.values())} cells {verb} a word for a gap (missing = [...])?"
+    if (plain < len(column) or _look_like_days(column)) and (found := _date(column)) is not None:
+        return found
+    return _number(name, column, read) or _words(name, column)
 
 
 def _joined(*remarks: str) -> str:
     return "; ".join(one.rstrip(".") for one in remarks if one)
 
 
-def _guess_yes_no(counts: Mapping[str, int]) -> Guess | None:
-    yes_or_no = {*YES, *NO, "1", "0"}
-    known = {word for word in counts if word.casefold() in yes_or_no}
-    strange = tuple(word for word in counts if word not in known)
-    words = {word.casefold() for word in known}
-    if not _few(strange, counts):
+def _yes_no(column: Cells) -> Guess | None:
+    known = {word for word in column if word.casefold() in {*YES, *NO, "1", "0"}}
+    strange, words = tuple(word for word in column if word not in known), {word.casefold() for word in known}
+    digits = words == {"0", "1"} and not any(map(numbers, strange))
+    if not column.few(strange) or not (digits or (words & {*YES} and words & {*NO})):
         return None
-    remark = _strangers(strange, counts, "yes or no")
-    if words == {"0", "1"} and not any(map(numbers, strange)):
-        return Guess({"kind": "yes-no", "yes": ["1"], "no": ["0"]}, _joined("0 and 1 only: is 1 yes?", remark), strange)
-    if not words & {*YES} or not words & {*NO}:
-        return None
+    remark = _joined("0 and 1 only: is 1 yes?" if digits else "", column.strangers(strange, "yes or no"))
     keys = {"kind": "yes-no", "yes": sorted(words & {*YES, "1"}), "no": sorted(words & {*NO, "0"})}
     return Guess(keys, remark, strange)
 
 
-def _look_like_days(counts: Mapping[str, int]) -> bool:
+def _look_like_days(column: Cells) -> bool:
     """Whether numbers of eight digits may be days such as 20240131."""
-    strange = [cell for cell in counts if not (len(cell) == 8 and cell.isdigit() and "19000101" <= cell <= "21001231")]
-    return _few(strange, counts)
+    return column.few(
+        [cell for cell in column if not (len(cell) == 8 and cell.isdigit() and "19000101" <= cell <= "21001231")]
+    )
 
 
-def _guess_date(counts: Mapping[str, int]) -> Guess | None:
-    digits = [cell for cell in counts if plainly(cell)[0][:1].isdigit()]
-    if not digits or not _few(counts.keys() - {*digits}, counts):
+def _date(column: Cells) -> Guess | None:
+    digits = [cell for cell in column if plainly(cell)[0][:1].isdigit()]
+    if not column.few(column.keys() - {*digits}):
         return None
     found = {one: {cell for cell in digits if dates(cell, [one])} for one in DATES}
-    formats, both = _formats(found, counts)
+    formats = _formats(found, column)
     if not formats:
         return None
-    moments = {cell: read.popitem()[0] for cell in digits if (read := dates(cell, formats))}
+    moments = {cell: [*read][-1] for cell in digits if (read := dates(cell, formats))}
     short = any("%y" in one for one in formats)
     if short:  # Python takes 47 for 2047, which lies in the future
         today = datetime.datetime.now()
         moments = {cell: _back(moment) if moment > today else moment for cell, moment in moments.items()}
-    gaps = _far_off({cell: float(moment.toordinal()) for cell, moment in moments.items()}, counts, _FAR_DAYS)
-    inner = [moment for cell, moment in moments.items() if cell not in gaps]
+    gaps = _far_off({cell: float(moment.toordinal()) for cell, moment in moments.items()}, column, _FAR_DAYS)
+    years = [moment.year for cell, moment in moments.items() if cell not in gaps]
     # A year more on each side: the first and the last day point to a person.
-    ends = [datetime.date(max(min(inner).year - 1, 1), 1, 1), datetime.date(min(max(inner).year + 1, 9999), 12, 31)]
-    strange = tuple(cell for cell in counts if cell not in moments)
-    remark = ""
-    if both:
-        remark = "day/month or month/day? Every date here could be both"
-    elif double := [cell for cell in digits if len(dates(cell, formats)) > 1]:
-        remark = f"{len(double)} dates such as {double[0]!r} fit {' and '.join(formats)}: keep the right one."
+    first, last = max(min(years) - 1, 1), min(max(years) + 1, 9999)
+    double = [cell for cell in digits if len(dates(cell, formats)) > 1]
+    asked = (
+        f"{len(double)} dates such as {double[0]!r} fit {' and '.join(formats)}: keep the right one" if double else ""
+    )
+    if len(formats) == 1 and {one for one, cells in found.items() if cells == found[formats[0]]} >= _SWAPPED:
+        asked = "day/month or month/day? Every date here could be both"
     if short:
-        ends = [datetime.date(max(ends[0].year, ends[1].year - 99), 1, 1), ends[1]]
-        remark = (
-            f"years have two digits: are they all from {ends[0].year} to {ends[1].year}? The range says the century"
-        )
-    remark = _joined(_strangers(strange, counts, "date"), _asked_gaps(gaps), remark)
+        first = max(first, last - 99, 1)
+        asked = f"years have two digits: are they all from {first} to {last}? The range says the century"
+    strange = tuple(cell for cell in column if cell not in moments)
+    ends = [datetime.date(first, 1, 1), datetime.date(last, 12, 31)]
     keys = {"kind": "date", "format": formats if len(formats) > 1 else formats[0], "range": ends}
-    return Guess(keys, remark, strange)
+    return Guess(keys, _joined(column.strangers(strange, "date"), _asked_gaps(gaps), asked), strange)
 
 
-def _formats(found: Mapping[str, set[str]], counts: Mapping[str, int]) -> tuple[list[str], bool]:
-    """The formats of dates, perhaps none; and whether day and month could be the other way round in all of them."""
+_SWAPPED = {"%d/%m/%Y", "%m/%d/%Y"}
 
-    def rows(cells: Iterable[str]) -> int:
-        return sum(counts[cell] for cell in cells)
 
-    first = max(found, key=lambda one: rows(found[one]))
-    most = rows(found[first])
-    swapped = {"%d/%m/%Y", "%m/%d/%Y"}
-    both = first in swapped and all(rows(found[one]) == most for one in swapped)
-    if most == sum(counts.values()):
-        return [first], both
-    # A day, and at times the hour, too.
-    apart = {
-        one: cells for one, cells in found.items() if cells and not found[first] & cells and {first, one} != swapped
-    }
-    second = max(apart, key=lambda one: rows(apart[one]), default=None)
-    if second is not None and _few(counts.keys() - found[first] - apart[second], counts):
-        return [first, second], False
-    if _few(counts.keys() - found[first], counts):
-        return [first], both
-    if most and _few(counts.keys() - set().union(*(found[one] for one in swapped)), counts):
-        return sorted(swapped), False
-    return [], False
+def _formats(found: Mapping[str, set[str]], column: Cells) -> list[str]:
+    """The formats of a column of dates: one, or two as of a day and at times the hour, too; perhaps none.
+
+    `found` are the cells that each format reads.
+    """
+    ordered = sorted(found, key=lambda one: column.rows(found[one]), reverse=True)
+    first = ordered[0]
+    apart = [one for one in ordered if found[one] and not found[one] & found[first] and {one, first} != _SWAPPED]
+    for formats in ([first, *apart[:1]], [first], sorted(_SWAPPED)):
+        read = set().union(*(found[one] for one in formats))
+        if read and column.few(column.keys() - read):
+            return formats
+    return []
 
 
 _FEWEST = 10
@@ -291,18 +276,14 @@ class Numbers(NamedTuple):
     strange: tuple[str, ...]
 
 
-def numbers_of(name: str, counts: Mapping[str, int], decimal: str) -> Numbers:
+def numbers_of(name: str, column: Cells, decimal: str) -> Numbers:
     """The readings of a column's cells as numbers of one unit: that of most cells with one, else that of its name."""
     named = unit_of(name)
-    plain = all_numbers([*counts], decimal, codes=False)
-    if plain is not None:
-        values = zip(counts, plain.tolist(), strict=True)
-        return Numbers(named, {cell: Reading(value, cell) for cell, value in values}, {}, ())
-    every = {cell: numbers(cell, decimal, named) for cell in counts}
+    every = {cell: numbers(cell, decimal, named) for cell in column}
     units: Counter[str] = Counter()
     for cell, found in every.items():
         if len(found) == 1 and found[0].unit:
-            units[found[0].unit] += counts[cell]
+            units[found[0].unit] += column[cell]
     unit = next((one for one, _ in units.most_common(1)), named)
     known = unit in SECONDS or SUFFIX.search(f" {unit}") is not None or same_unit(unit, named)
     if unit[:1].isalpha() and not known:
@@ -315,31 +296,44 @@ def numbers_of(name: str, counts: Mapping[str, int], decimal: str) -> Numbers:
             single[cell] = fitting[0]
         elif len(found) > 1:
             double[cell] = tuple(one.shown for one in fitting or found)
-    return Numbers(unit, single, double, tuple(cell for cell in counts if cell not in single and cell not in double))
+    return Numbers(unit, single, double, tuple(cell for cell in column if cell not in single and cell not in double))
 
 
-def _guess_number(name: str, counts: Mapping[str, int], read: Numbers) -> Guess:
-    of_cells = {cell: one.value for cell, one in read.single.items()}
-    values, rows = sorted(set(of_cells.values())), sum(counts.values())
+def _number(name: str, column: Cells, read: Numbers) -> Guess | None:
+    of_cells, rows = {cell: one.value for cell, one in read.single.items()}, column.total()
+    fits = bool(read.single or read.double) and column.few(read.strange)
+    asked = ""
+    if fits and read.double:
+        cell, both = next(iter(read.double.items()))
+        asked = f"is {cell!r} {' or '.join(both)}? {advice(cell).capitalize()}, then propose again."
+        if "/" in cell and len(column) <= FEW < 2 * rows:  # such as genotypes
+            found = _words(name, column)
+            return found._replace(remark=_joined(asked, found.remark))
+    elif code := next((cell for cell, one in read.single.items() if one.code), ""):
+        found = _words(name, column)
+        why = f"codes, not numbers: {code!r} would become {of_cells[code]:g}."
+        return found._replace(remark=f"{why} {found.remark}".strip())
+    elif not fits or (read.strange and len(read.single) <= FEW):
+        return None
+    values = sorted({*of_cells.values()})
     whole = all(value.is_integer() for value in values)
     if PERSON.search(name) and whole:
-        return _guess_group(counts)
+        return _group(column)
     consecutive = len(values) >= 20 and len(values) == rows and values[-1] - values[0] == len(values) - 1
     if whole and (consecutive or (IDENTIFIER.search(name) and len(values) > rows / 2)):
         return Guess({"kind": "ignore"}, "looks like a row's number or an identifier")
     ends = {*values[:_MOST_FAR], *values[-_MOST_FAR:]}
     nines = {value for cell, value in of_cells.items() if value in ends and _NINES.fullmatch(cell)}
-    gaps = _far_off(of_cells, counts, nines)
+    gaps = _far_off(of_cells, column, nines)
     inner = [value for cell, value in of_cells.items() if cell not in gaps]
-    keys: Keys = {"kind": "number", "unit": read.unit, "range": outward(min(inner), max(inner))}
+    keys: Keys = {"kind": "number", "unit": read.unit} | ({"range": outward(min(inner), max(inner))} if inner else {})
     hows: Counter[str] = Counter()
     for cell, one in read.single.items():
-        hows[one.how] += counts[cell]
+        hows[one.how] += column[cell]
     del hows[""]
-    said = "; ".join(f"{count} of {rows} cells read {how}" for how, count in hows.items())
     if any(one.bound for one in read.single.values()):
         keys["limits"] = True
-    elif whole and len(values) <= FEW and rows > 5 * len(values) and not hows:
+    elif whole and len(values) <= FEW and rows > 5 * len(values) and not hows and not asked:
         low, high = keys["range"]
         return Guess(
             {"kind": "category", "values": sorted(of_cells, key=lambda cell: (of_cells[cell], cell))},
@@ -350,7 +344,8 @@ def _guess_number(name: str, counts: Mapping[str, int], read: Numbers) -> Guess:
     unit = "" if read.unit else "in which unit?"
     if bare is not None and any(one.unit for one in read.single.values()):
         unit = f"is {bare!r} in {read.unit}, too?"
-    remark = _joined(_strangers(read.strange, counts, "number"), _asked_gaps(gaps), said, unit)
+    said = "; ".join(f"{count} of {rows} cells read {how}" for how, count in hows.items())
+    remark = _joined(asked, column.strangers(read.strange, "number"), _asked_gaps(gaps), said, unit)
     return Guess(keys, remark, read.strange)
 
 
@@ -381,58 +376,44 @@ def unit_of(name: str) -> str:
     return "" if found is None else found[1].replace("_", "/")
 
 
-def _guess_group(counts: Mapping[str, int]) -> Guess:
-    if len(counts) == sum(counts.values()):
+def _group(column: Cells) -> Guess:
+    if len(column) == column.total():
         return Guess({"kind": "ignore"}, "an identifier, another in each row")
     return Guess({"kind": "group"}, "rows of one of these stay together, in training or in test")
-
-
-def _guess_ambiguous(name: str, counts: Mapping[str, int], read: Numbers) -> Guess:
-    """A column of numbers of which some can be read in two ways: the range is that of the others."""
-    cell, both = next(iter(read.double.items()))
-    asked = f"is {cell!r} {' or '.join(both)}? {advice(cell).capitalize()}, then propose again."
-    if "/" in cell and len(counts) <= FEW < 2 * sum(counts.values()):  # such as genotypes
-        found = _guess_words(name, counts)
-        return found._replace(remark=_joined(asked, found.remark))
-    keys: Keys = {"kind": "number", "unit": read.unit}
-    if read.single:
-        values = [one.value for one in read.single.values()]
-        keys["range"] = outward(min(values), max(values))
-    return Guess(keys, _joined(_strangers(read.strange, counts, "number"), asked), read.strange)
 
 
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 _BEGINS_AS_NUMBER = re.compile(r"[~<>\u2264\u2265+-]?\s?[0-9]")
 
 
-def _guess_words(name: str, counts: Mapping[str, int]) -> Guess:
-    found = _guess_text(name, counts)
-    commas = [word for word in counts if _DECIMAL_COMMA.fullmatch(word)]
-    if sum(counts[word] for word in commas) <= sum(counts.values()) / 2:
+def _words(name: str, column: Cells) -> Guess:
+    found = _text(name, column)
+    commas = [word for word in column if _DECIMAL_COMMA.fullmatch(word)]
+    if column.rows(commas) <= column.total() / 2:
         return found
     asked = f"is {commas[0]!r} {commas[0].replace(',', '.')}? The file has commas between its columns, or numbers with"
     return found._replace(remark=f"{asked} points, too: write points, then propose again")
 
 
-def _guess_text(name: str, counts: Mapping[str, int]) -> Guess:
-    rows, distinct = sum(counts.values()), len(counts)
+def _text(name: str, column: Cells) -> Guess:
+    rows, distinct = column.total(), len(column)
     if PERSON.search(name):
-        return _guess_group(counts)
-    spoken = sum(count for word, count in counts.items() if " " in word) > rows / 2
+        return _group(column)
+    spoken = column.rows(word for word in column if " " in word) > rows / 2
     texts = Guess({"kind": "text"}, f"{distinct} different texts: parts of their words become inputs")
     if spoken and FEW < distinct <= rows / 2:
         return texts
-    common = sorted(word for word, count in counts.items() if count >= RARE)
-    rare = tuple(word for word, count in counts.items() if count < RARE)
-    kept = sum(counts[word] for word in common)
+    common = sorted(word for word, count in column.items() if count >= RARE)
+    rare = tuple(word for word, count in column.items() if count < RARE)
+    kept = column.rows(common)
     if (distinct <= LISTED and kept > rows / 2) or (len(common) <= LISTED and common and 10 * (rows - kept) <= rows):
         rest = f"{len(rare)} rare value{'s' if len(rare) > 1 else ''} left out, which become other" if rare else ""
         return Guess({"kind": "category", "values": common}, rest, rare)
     if rows < MANY:
-        return Guess({"kind": "category", "values": sorted(counts)}, "few rows: does a value here point to a person?")
-    alike = next((word for word in counts if _BEGINS_AS_NUMBER.match(word)), "")
-    numeric = sum(count for word, count in counts.items() if _BEGINS_AS_NUMBER.match(word)) > rows / 2
-    asked = f"{alike!r} begins as a number does and has no reading as one: what is it?" if numeric else ""
+        return Guess({"kind": "category", "values": sorted(column)}, "few rows: does a value here point to a person?")
+    alike = [word for word in column if _BEGINS_AS_NUMBER.match(word)]
+    numeric = column.rows(alike) > rows / 2
+    asked = f"{alike[0]!r} begins as a number does and has no reading as one: what is it?" if numeric else ""
     if distinct > rows / 2:
         what = 'nearly every row has another text: a name, an identifier? If it is a few words, write kind = "text"'
         return Guess({"kind": "ignore"}, _joined(asked, what))

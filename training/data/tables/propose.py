@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dpeer.exceptions import ConfigurationError, TaskError, UnknownName
 from dpeer.toml_text import comment, key_text, value_text
-from dpeer.training.data.tables.guess import RARE, Guess, Keys, guess, numbers_of, outward
-from dpeer.training.data.tables.readings import spelled
+from dpeer.training.data.tables.guess import RARE, Cells, Guess, Keys, guess, numbers_of, outward
 from dpeer.training.data.tables.schema import MISSING, Schema
 from dpeer.training.data.tables.sheet import Sheet
 
@@ -91,8 +89,7 @@ def _target(sheet: Sheet) -> str:
 
 
 def _predicted(name: str, cells: list[str], decimal: str) -> Guess:
-    words = spelled(cells)
-    counts = Counter(words[cell] for cell in cells)
+    counts = Cells.of(cells)
     read = numbers_of(name, counts, decimal)
     values = {cell: one.value for cell, one in read.single.items() if not one.code and not one.bound}
     if len(values) == len(counts) > _MOST_CLASSES:
