@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Annotated
 
@@ -11,22 +12,58 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.functional import layer_norm, relu
 
+Stage = Callable[[tuple[int, ...]], Sequence[nn.Module]]
+"""Makes the next layers of a network, of the shape that they get."""
+
+
+def normed(width: int, size: int, stride: int = 2) -> Stage:
+    """A padded convolution, its GroupNorm in four groups, and ReLU."""
+    return lambda shape: _normed(nn.Conv2d(shape[0], width, size, stride=stride, padding=size // 2))
+
+
+def _normed(convolution: nn.Conv1d | nn.Conv2d) -> tuple[nn.Module, ...]:
+    return convolution, nn.GroupNorm(4, convolution.out_channels), nn.ReLU()
+
+
+def pooled(width: int, size: int, padding: int = 0, pool: int = 2) -> Stage:
+    """A convolution, ReLU, and the largest of each square of `pool` places a side."""
+    pools = () if pool == 1 else (nn.MaxPool2d(pool),)
+    return lambda shape: (nn.Conv2d(shape[0], width, size, padding=padding), nn.ReLU(), *pools)
+
+
+def dense(width: int) -> Stage:
+    """A linear layer and ReLU."""
+    return lambda shape: (nn.Linear(shape[0], width), nn.ReLU())
+
+
+def fixed(layer: Callable[[], nn.Module]) -> Stage:
+    """A layer that has no parameters."""
+    return lambda shape: (layer(),)
+
+
+FLAT = fixed(nn.Flatten)
+
 
 class FeaturesAndHead(nn.Module):
-    """A network of `features` and a linear `head`."""
+    """A network of `features`, stage by stage, and a linear `head`."""
 
-    features: nn.Sequential
-    head: nn.Linear
+    stages: Sequence[Stage] = ()
+
+    def __init__(self, shape: tuple[int, ...], outputs: int, stages: Sequence[Stage] = ()) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for stage in stages or self.stages:
+            made = stage(shape)
+            layers += made
+            with torch.no_grad():
+                shape = tuple(nn.Sequential(*made)(torch.zeros(1, *shape)).shape[1:])
+        self.features = nn.Sequential(*layers)
+        self.head = nn.Linear(shape[0], outputs)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Class scores or values, shape (batch, outputs)."""
         scores: Tensor = self.head(self.features(inputs))
         return scores
-
-
-def _normed(convolution: nn.Conv1d | nn.Conv2d) -> tuple[nn.Module, ...]:
-    """A convolution, its GroupNorm in four groups, and ReLU."""
-    return convolution, nn.GroupNorm(4, convolution.out_channels), nn.ReLU()
 
 
 class CNN(FeaturesAndHead):
@@ -36,18 +73,7 @@ class CNN(FeaturesAndHead):
     parameters for inputs (3, 32, 32) and 10 classes, of which 650 are the head's.
     """
 
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        super().__init__()
-        channels, height, width = shape
-        self.features = nn.Sequential(
-            *_normed(nn.Conv2d(channels, 16, 5, stride=2, padding=2)),
-            *_normed(nn.Conv2d(16, 32, 3, stride=2, padding=1)),
-            *_normed(nn.Conv2d(32, 64, 3, stride=2, padding=1)),
-            nn.Flatten(),
-            nn.Linear(64 * -(-height // 8) * -(-width // 8), 64),
-            nn.ReLU(),
-        )
-        self.head = nn.Linear(64, outputs)
+    stages = (normed(16, 5), normed(32, 3), normed(64, 3), FLAT, dense(64))
 
 
 class DigitsNet(FeaturesAndHead):
@@ -56,18 +82,10 @@ class DigitsNet(FeaturesAndHead):
     Input (batch, 1, 8, 8), output (batch, 10).
     """
 
+    stages = (normed(16, 3, 1), normed(32, 3, 1), fixed(partial(nn.MaxPool2d, 2)), normed(32, 3), FLAT)
+
     def __init__(self, shape: tuple[int, ...] = (1, 8, 8), outputs: int = 10) -> None:
-        super().__init__()
-        self.features = nn.Sequential(
-            *_normed(nn.Conv2d(shape[0], 16, 3, padding=1)),
-            *_normed(nn.Conv2d(16, 32, 3, padding=1)),
-            nn.MaxPool2d(2),
-            *_normed(nn.Conv2d(32, 32, 3, stride=2, padding=1)),
-            nn.Flatten(),
-        )
-        with torch.no_grad():
-            width = self.features(torch.zeros(1, *shape)).shape[1]
-        self.head = nn.Linear(width, outputs)
+        super().__init__(shape, outputs)
 
 
 class CNN1d(nn.Module):
@@ -98,9 +116,7 @@ class MLP(FeaturesAndHead):
     """
 
     def __init__(self, shape: tuple[int, ...], outputs: int, *, width: Annotated[int, Field(ge=1)] = 64) -> None:
-        super().__init__()
-        self.features = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), width), nn.ReLU())
-        self.head = nn.Linear(width, outputs)
+        super().__init__(shape, outputs, (FLAT, dense(width)))
 
 
 _FILTERS, _WIDTH = 64, 12
@@ -140,11 +156,6 @@ class SmallBody(nn.Module):
 # Of papers on federated learning.
 
 
-def _pooled(convolution: nn.Conv2d) -> tuple[nn.Module, ...]:
-    """A convolution, ReLU, and the largest of each 2x2."""
-    return convolution, nn.ReLU(), nn.MaxPool2d(2)
-
-
 class DPCNN(FeaturesAndHead):
     """Three unpadded 3x3 convolutions (64, 128, 256 channels), each pooled, two layers of 256 and 128, a linear head.
 
@@ -153,22 +164,7 @@ class DPCNN(FeaturesAndHead):
     softmax that the paper ends with is in the loss. Its weights are pretrained on ImageNet; here they begin at random.
     """
 
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        super().__init__()
-        channels, height, width = shape
-        for _ in range(3):
-            height, width = (height - 2) // 2, (width - 2) // 2
-        self.features = nn.Sequential(
-            *_pooled(nn.Conv2d(channels, 64, 3)),
-            *_pooled(nn.Conv2d(64, 128, 3)),
-            *_pooled(nn.Conv2d(128, 256, 3)),
-            nn.Flatten(),
-            nn.Linear(256 * height * width, 256),
-            nn.ReLU(),
-            nn.Linear(256, 128),
-            nn.ReLU(),
-        )
-        self.head = nn.Linear(128, outputs)
+    stages = (pooled(64, 3), pooled(128, 3), pooled(256, 3), FLAT, dense(256), dense(128))
 
 
 class EmnistCNN(FeaturesAndHead):
@@ -181,18 +177,7 @@ class EmnistCNN(FeaturesAndHead):
     that do so must train one after the other (see `dpeer.training.randomness`).
     """
 
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        super().__init__()
-        channels, height, width = shape
-        self.features = nn.Sequential(
-            nn.Conv2d(channels, 32, 3),
-            nn.ReLU(),
-            *_pooled(nn.Conv2d(32, 64, 3)),
-            nn.Flatten(),
-            nn.Linear(64 * ((height - 4) // 2) * ((width - 4) // 2), 128),
-            nn.ReLU(),
-        )
-        self.head = nn.Linear(128, outputs)
+    stages = (pooled(32, 3, pool=1), pooled(64, 3), FLAT, dense(128))
 
 
 class FedAvgCNN(FeaturesAndHead):
@@ -206,17 +191,7 @@ class FedAvgCNN(FeaturesAndHead):
     channels or a number of parameters: they are those of this network as far as the paper gives them.
     """
 
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
-        super().__init__()
-        channels, height, width = shape
-        self.features = nn.Sequential(
-            *_pooled(nn.Conv2d(channels, 32, 5, padding=2)),
-            *_pooled(nn.Conv2d(32, 64, 5, padding=2)),
-            nn.Flatten(),
-            nn.Linear(64 * (height // 4) * (width // 4), 512),
-            nn.ReLU(),
-        )
-        self.head = nn.Linear(512, outputs)
+    stages = (pooled(32, 5, 2), pooled(64, 5, 2), FLAT, dense(512))
 
 
 _GROUPS = 32
