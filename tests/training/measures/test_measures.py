@@ -28,29 +28,6 @@ def auroc(yes: Any, scores: Any) -> float:
     return float((ranks[yes].sum() - here * (here + 1) / 2) / (here * (len(yes) - here)))
 
 
-@pytest.mark.parametrize("ties", [False, True])
-def test_two_classes_as_scikit_learn_has_them(ties: bool) -> None:
-    scores, truth = made(120, 2, ties=ties)
-    p, guess, y = scores.double().softmax(1)[:, 1].numpy(), scores.argmax(1).numpy(), truth.numpy()
-    found = measure(scores, truth, ("no", "yes"))
-    values = plain(found)
-    assert found["positive"] == "yes"
-    assert found["confusion"] == metrics.confusion_matrix(y, guess).tolist()
-    (right_no, wrong_no), (wrong_yes, right_yes) = found["confusion"]
-    assert values == pytest.approx(
-        {
-            "accuracy": metrics.accuracy_score(y, guess),
-            "auroc": auroc(y == 1, p),
-            "balanced_accuracy": metrics.balanced_accuracy_score(y, guess),
-            "f1": 2 * right_yes / (2 * right_yes + wrong_no + wrong_yes),
-            "brier": metrics.brier_score_loss(y, p),
-            "ece": by_hand(p, (y == 1).astype(float)),
-            "sensitivity": right_yes / (right_yes + wrong_yes),
-            "specificity": right_no / (right_no + wrong_no),
-        }
-    )
-
-
 def by_hand(p: Any, hit: Any) -> float:
     gap = 0.0
     for number in range(10):
@@ -60,24 +37,37 @@ def by_hand(p: Any, hit: Any) -> float:
     return gap
 
 
-def test_more_classes_as_scikit_learn_has_them() -> None:
-    scores, truth = made(200, 5)
+@pytest.mark.parametrize(("classes", "ties"), [(2, False), (2, True), (5, False)])
+def test_classes_as_scikit_learn_has_them(classes: int, ties: bool) -> None:
+    scores, truth = made(200, classes, ties=ties)
     shares, guess, y = scores.double().softmax(1).numpy(), scores.argmax(1).numpy(), truth.numpy()
-    found = measure(scores, truth)
-    values = plain(found)
-    assert values == pytest.approx(
-        {
-            "accuracy": metrics.accuracy_score(y, guess),
+    names = ("no", "yes") if classes == 2 else ()
+    found = measure(scores, truth, names)
+    assert found["confusion"] == metrics.confusion_matrix(y, guess).tolist()
+    expected = {
+        "accuracy": metrics.accuracy_score(y, guess),
+        "balanced_accuracy": metrics.balanced_accuracy_score(y, guess),
+    }
+    if classes == 2:
+        assert found["positive"] == "yes"
+        expected |= {
+            "auroc": auroc(y == 1, shares[:, 1]),
+            "f1": metrics.f1_score(y, guess),
+            "brier": metrics.brier_score_loss(y, shares[:, 1]),
+            "ece": by_hand(shares[:, 1], (y == 1).astype(float)),
+            "sensitivity": metrics.recall_score(y, guess),
+            "specificity": metrics.recall_score(y, guess, pos_label=0),
+        }
+    else:
+        expected |= {
             "auroc": metrics.roc_auc_score(y, shares, multi_class="ovr"),
-            "balanced_accuracy": metrics.balanced_accuracy_score(y, guess),
             "f1": metrics.f1_score(y, guess, average="macro"),
             "brier": ((shares - np.eye(5)[y]) ** 2).sum(axis=1).mean(),
             "ece": by_hand(shares.max(axis=1), (guess == y).astype(float)),
         }
-    )
+    assert plain(found) == pytest.approx(expected)
     for number, one in enumerate(found["classes"]):
-        assert one["class"] == str(number)
-        assert one["rows"] == (y == number).sum()
+        assert (one["class"], one["rows"]) == ((names or "01234")[number], (y == number).sum())
         assert one["auroc"]["value"] == pytest.approx(auroc(y == number, shares[:, number]))
         assert one["f1"]["value"] == pytest.approx(metrics.f1_score(y == number, guess == number))
         assert one["sensitivity"]["value"] == pytest.approx(metrics.recall_score(y == number, guess == number))

@@ -14,7 +14,7 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
 from dpeer.training.data.tables.inputs import TableInputs
-from dpeer.training.data.tables.prepare import fit, hashed
+from dpeer.training.data.tables.prepare import fit, hashed, input_names
 from dpeer.training.data.tables.schema import Schema
 
 RANGES = ((-1.0, 1.0), (0.0, 120.0), (30.0, 43.5), (0.001, 0.003))
@@ -62,6 +62,12 @@ def by_scikit_learn(train: Any, raw: Any, *, own: bool) -> Any:
         words.transform(raw[:, 5:]),
     ]
     return np.hstack(blocks).astype(np.float32)
+
+
+def test_an_input_is_called_by_its_column() -> None:
+    singles = ("n0", "n1", "n2", "n3", "o")
+    gaps, words = tuple(f"{name} is missing" for name in singles), tuple(f"p = {word}" for word in (*"uvw", "other"))
+    assert input_names(SCHEMA) == (*singles, *gaps, *words, "p is missing")
 
 
 @pytest.mark.parametrize("own", [True, False])
