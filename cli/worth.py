@@ -14,17 +14,10 @@ from dpeer.cli.terminal import Terminal, ended_at_once, one_line
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.control_client import ranks_of
 from dpeer.federation.stop_signals import asked_to_stop
-from dpeer.results.effect import (
-    Effect,
-    closing_lines,
-    headline,
-    interval_text,
-    members_text,
-    verdict_word,
-)
+from dpeer.results.effect import Effect, closing_lines, headline, interval_text, members_text, verdict_word
 from dpeer.results.files import SUMMARY
 from dpeer.results.run_folders import read_members, read_object
-from dpeer.results.sites import Combined, combine, read_site
+from dpeer.results.sites import combine, read_site
 from dpeer.results.units import decimals
 
 _SHOWN = 20
@@ -58,7 +51,7 @@ def worth(paths: Sequence[Path], device: str | None, give_away: Path | None, com
     if combining:
         if device is not None or give_away is not None:
             raise ConfigurationError("--combine reads files and trains nothing: leave out --device and --give-away")
-        _show(combine([read_site(path) for path in paths]))
+        _combine(paths)
         return
     if len(paths) > 1:
         raise ConfigurationError(
@@ -107,34 +100,26 @@ def _compare(folder: Path, device: str | None, file: Path | None) -> None:
         click.echo(f"dpeer: {file} may be given away: it holds nothing of a single row")
 
 
-def _show(found: Combined) -> None:
-    """Print a line for each site, the mean over sites, and the ranks without a file."""
-    console = Console(highlight=False, markup=False)
-    of_accuracy = found.sites[0].worth.of_accuracy
-    headings = ("rank", "rounds", "rows", "gain" if of_accuracy else "gain of loss", "95 % interval", "verdict")
+def _combine(paths: Sequence[Path]) -> None:
+    """Print a line for each member's site, what they say together, and the ranks without a file."""
+    sites, members = combine([read_site(path) for path in paths])
+    counted = [one for one in sites if one.rank in members]
+    gain = "gain" if counted[0].worth.of_accuracy else "gain of loss"
     rows = [
-        (one.rank, one.rounds, one.worth.rows, decimals(one.worth.gain, "+"), interval_text(one.worth),
-         verdict_word(one.worth))
-        for one in found.sites
-    ]  # fmt: skip
-    console.print(filled(plain_table(), dict.fromkeys(headings, "right"), rows))
-    for line in _lines(found):
-        console.print(Text(one_line(line)), soft_wrap=True)
-
-
-def _lines(found: Combined) -> list[str]:
-    sites, unit = found.sites, "" if found.sites[0].worth.of_accuracy else " of loss"
-    lines = [headline([site.worth for site in sites])]
-    if found.low is None or found.high is None:
-        lines.append("the mean over sites has an interval from two files on")
-    else:
-        gain, low, high = (decimals(one, "+") for one in (found.gain, found.low, found.high))
-        lines.append(f"mean gain over sites: {gain}{unit} (95 % interval {low} to {high}, Student's t)")
-    if found.left:
-        lines.append(f"not counted, because no member any more: rank {', '.join(map(str, found.left))}")
-    if found.missing:
-        more = f" and {len(found.missing) - _SHOWN} more" if len(found.missing) > _SHOWN else ""
-        lines.append(f"no file of rank {', '.join(map(str, found.missing[:_SHOWN]))}{more}")
-    if len(versions := {site.version for site in sites}) > 1:
+        (one.rank, one.rounds, one.rows, decimals(one.gain, "+"), interval_text(one.worth), verdict_word(one.worth))
+        for one in counted
+    ]
+    headings = dict.fromkeys(("rank", "rounds", "rows", gain, "95 % interval", "verdict"), "right")
+    console = Console(highlight=False, markup=False)
+    console.print(filled(plain_table(), headings, rows))
+    lines = [
+        headline([one.worth for one in counted]),
+        members_text({one.rank: one.worth for one in sites}, [one.rank for one in counted]),
+    ]
+    if missing := [rank for rank in members if rank not in {one.rank for one in counted}]:
+        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
+        lines.append(f"no file of rank {', '.join(map(str, missing[:_SHOWN]))}{more}")
+    if len(versions := {one.version for one in sites}) > 1:
         lines.append(f"the files are of different versions of dpeer: {', '.join(sorted(versions))}")
-    return lines
+    for line in filter(None, lines):
+        console.print(Text(one_line(line)), soft_wrap=True)

@@ -1,22 +1,20 @@
-"""Effects of federating at several sites: the small file that a site gives away, and the mean over such files."""
+"""Effects of federating at several sites: the small file that a site gives away, and the files of one federation."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean, stdev
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.results.effect import Effect, effect_of
-from dpeer.results.files import parse
-from dpeer.results.json_fields import number, text, whole
+from dpeer.results.effect import Effect, Verdict
+from dpeer.results.json_fields import COUNTED
+from dpeer.sections import Mistake
 
-FORMAT = 1
-KIND = "what joining was worth to a site"
-"""The kind of file."""
+_OF_EFFECT = ("measure", "on", "rows", "differ", "gain", "low", "high", "verdict")
+"""What a file has of the effect on a peer."""
 
 _MOST_BYTES = 100_000
 _MOST_PEERS = 100_000
@@ -24,63 +22,61 @@ _LONGEST = 80
 """Characters of a value that is shown."""
 
 
-@dataclass(frozen=True)
-class Site:
-    """The effect of federating at one site, as its file has it.
+class Site(BaseModel):
+    """The effect of federating at one site: the content of its file.
 
     Attributes:
         federation: A hash of all that the federation's peers compare.
         size: How many peers the federation had at its start.
         member_list: The number of the member list that the peer used last; 0 is the federation file.
         members: The ranks in it.
-        worth: Measure, number of rows, gain, interval and verdict.
+        name: Where the file was found, which is not in it.
     """
 
-    name: str
-    version: str
-    federation: str
-    size: int
-    member_list: int
-    members: tuple[int, ...]
-    rank: int
-    rounds: int
-    worth: Effect
+    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
-    def to_json(self) -> dict[str, Any]:
-        """The content of the file."""
-        content = {"kind": KIND, "format": FORMAT, **{name: getattr(self, name) for name in _KEYS}}
-        return content | {name: getattr(self.worth, name) for name in _OF_EFFECT}
-
-
-_KEYS = ("version", "federation", "size", "member_list", "members", "rank", "rounds")
-_OF_EFFECT = ("measure", "on", "rows", "differ", "gain", "low", "high", "verdict")
-
-
-@dataclass(frozen=True)
-class Combined:
-    """The effects of several sites together.
-
-    Attributes:
-        sites: Those of the members of the last list, by rank.
-        members: The ranks in that list.
-        left: Ranks that are no members any more, and whose files do not count.
-        gain: The mean over the sites, each of which counts once.
-        low: The lower end of its 95 % interval (Student's t over the sites); None for a single site.
-        high: The upper end.
-    """
-
-    sites: tuple[Site, ...]
-    members: tuple[int, ...]
-    left: tuple[int, ...]
+    kind: Literal["what joining was worth to a site"]
+    format: Literal[1]
+    version: str = Field(max_length=_LONGEST)
+    federation: str = Field(pattern="^[0-9a-f]{32}$")
+    size: int = Field(ge=1, le=_MOST_PEERS)
+    member_list: int = Field(ge=0, lt=COUNTED)
+    members: tuple[int, ...] = Field(min_length=2)
+    rank: int = Field(ge=0)
+    rounds: int = Field(ge=1, lt=COUNTED)
+    measure: Literal["accuracy", "test_loss"]
+    on: Literal["test", "validation"]
+    rows: int = Field(ge=1, lt=10**12)
+    differ: int = Field(ge=0)
     gain: float
-    low: float | None
-    high: float | None
+    low: float
+    high: float
+    verdict: Verdict
+    name: str = Field("", exclude=True)
+
+    @classmethod
+    def of(cls, effect: Effect, **about: Any) -> Site:
+        """What a site gives away of a verdict; `about` are the other keys."""
+        found = {name: getattr(effect, name) for name in _OF_EFFECT}
+        return cls.model_construct(kind="what joining was worth to a site", format=1, **about, **found)
 
     @property
-    def missing(self) -> tuple[int, ...]:
-        """The ranks without a file."""
-        there = {site.rank for site in self.sites}
-        return tuple(rank for rank in self.members if rank not in there)
+    def worth(self) -> Effect:
+        """Measure, number of rows, gain, interval and verdict."""
+        return Effect(**{name: getattr(self, name) for name in _OF_EFFECT})
+
+    @property
+    def contradiction(self) -> str | None:
+        """The first key whose value does not go with the others'; None if all do."""
+        highest = _MOST_PEERS if self.member_list else self.size
+        right = {
+            "members": all(0 <= one < highest for one in self.members),
+            "rank": self.rank < highest,
+            "differ": self.differ <= self.rows,
+            "gain": self.measure != "accuracy" or abs(self.gain) * self.rows <= self.differ + 1e-6,
+            "high": self.low <= self.high,
+        }
+        return next((key for key, fits in right.items() if not fits), None)
 
 
 def read_site(path: Path) -> Site:
@@ -91,47 +87,21 @@ def read_site(path: Path) -> Site:
     """
     try:
         with path.open("rb") as file:
-            content = parse(file.read(_MOST_BYTES).decode())
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise ConfigurationError(f"{str(path)!r} cannot be read: {why}") from error
-    if content is None or content.get("kind") != KIND:
-        raise ConfigurationError(f"{str(path)!r} is no file of dpeer worth --give-away, or is damaged")
-    if content.get("format") != FORMAT:
-        raise ConfigurationError(f"{str(path)!r} has format {_short(content.get('format'))}, this dpeer reads {FORMAT}")
-    worth = effect_of({name: content.get(name) for name in _OF_EFFECT})
-    assert worth is not None, "an object"
-    for key, right in _checks(content, worth).items():
-        if not right:
-            raise ConfigurationError(f"{str(path)!r} is damaged: {key} = {_short(content.get(key))}")
-    content["members"] = tuple(content["members"])
-    return Site(str(path), worth=worth, **{name: content[name] for name in _KEYS})
-
-
-def _checks(content: Mapping[str, Any], worth: Effect) -> dict[str, bool]:
-    """Whether the value of each key is one that dpeer writes."""
-    size, rank = whole(content.get("size")), whole(content.get("rank"))
-    number_of_list, ranks = whole(content.get("member_list")), content.get("members")
-    members = [whole(one) for one in ranks] if isinstance(ranks, list) else []
-    highest = _MOST_PEERS if number_of_list else size or 0
-    rows, gain, federation = worth.rows or 0, worth.gain, text(content.get("federation")) or ""
-    return {
-        "version": len(text(content.get("version")) or "x" * _LONGEST) < _LONGEST,
-        "federation": len(federation) == 32 and all(one in "0123456789abcdef" for one in federation),
-        "size": 0 < (size or 0) <= _MOST_PEERS,
-        "member_list": number_of_list is not None,
-        "members": len(members) > 1 and all(one is not None and one < highest for one in members),
-        "rank": rank is not None and rank < highest,
-        "rounds": 0 < (whole(content.get("rounds")) or 0) < 10**9,
-        "measure": worth.measure in ("accuracy", "test_loss"),
-        "on": worth.on in ("test", "validation"),
-        "rows": 0 < rows < 10**12,
-        "differ": worth.differ is not None and worth.differ <= rows,
-        "gain": gain is not None and (not worth.of_accuracy or abs(gain) * rows <= (worth.differ or 0) + 1e-6),
-        "low": number(content.get("low")) is not None,
-        "high": worth.high is not None and worth.low is not None and worth.low <= worth.high,
-        "verdict": worth.verdict is not None,
-    }
+            site = Site.model_validate_json(file.read(_MOST_BYTES))
+    except OSError as error:
+        raise ConfigurationError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        wrong = Mistake(error)
+        key, value = ".".join(wrong.keys), "nothing" if wrong.kind == "missing" else _short(wrong.value)
+        what = f"is damaged: {key} = {value}"
+        if key == "format":
+            what = f"has format {value}, this dpeer reads 1"
+        elif key in ("", "kind"):
+            what = "is no file of dpeer worth --give-away, or is damaged"
+        raise ConfigurationError(f"{str(path)!r} {what}") from error
+    if (key := site.contradiction) is not None:
+        raise ConfigurationError(f"{str(path)!r} is damaged: {key} = {_short(getattr(site, key))}")
+    return site.model_copy(update={"name": str(path)})
 
 
 def _short(value: Any) -> str:
@@ -140,11 +110,11 @@ def _short(value: Any) -> str:
     return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
 
 
-def combine(sites: Sequence[Site]) -> Combined:
-    """Combine the effects at the sites of one federation: those that its last member list has.
+def combine(sites: Sequence[Site]) -> tuple[list[Site], tuple[int, ...]]:
+    """The sites of one federation by rank, and the ranks in its last member list.
 
     Raises:
-        ConfigurationError: They are of several federations or measures, or two are of one rank.
+        ConfigurationError: They are of several federations or measures, two are of one rank, or none is of a member.
     """
     first = sites[0]
     seen: dict[int, Site] = {}
@@ -154,8 +124,7 @@ def combine(sites: Sequence[Site]) -> Combined:
                 f"{site.name!r} is of another federation than {first.name!r}: combine files of peers that have trained "
                 "together"
             )
-        measured, expected = ((one.worth.measure, one.worth.on) for one in (site, first))
-        if measured != expected:
+        if (site.measure, site.on) != (first.measure, first.on):
             raise ConfigurationError(
                 f"{site.name!r} has a gain in {_measure(site)}, {first.name!r} one in {_measure(first)}: combine files "
                 "with one measure"
@@ -163,28 +132,11 @@ def combine(sites: Sequence[Site]) -> Combined:
         if site.rank in seen:
             raise ConfigurationError(f"{site.name!r} and {seen[site.rank].name!r} are both of rank {site.rank}")
         seen[site.rank] = site
-    members = max(sites, key=lambda one: one.member_list).members
-    ordered = tuple(seen[rank] for rank in sorted(seen) if rank in members)
-    if not ordered:
-        raise ConfigurationError(
-            f"{first.name!r}: no file is of a member of list {max(one.member_list for one in sites)}: add one that is"
-        )
-    left = tuple(sorted(seen.keys() - {*members}))
-    gains = [site.worth.gain or 0.0 for site in ordered]
-    half = None if len(gains) < 2 else _half(gains)
-    mean = fmean(gains)
-    return Combined(
-        ordered, members, left, mean, None if half is None else mean - half, None if half is None else mean + half
-    )
+    last = max(sites, key=lambda one: one.member_list)
+    if not seen.keys() & {*last.members}:
+        raise ConfigurationError(f"{first.name!r}: no file is of a member of list {last.member_list}: add one that is")
+    return [seen[rank] for rank in sorted(seen)], last.members
 
 
 def _measure(site: Site) -> str:
-    name = "accuracy" if site.worth.of_accuracy else "loss"
-    return f"{name} of {site.worth.on} rows"
-
-
-def _half(values: Sequence[float]) -> float:
-    """Half the 95 % interval of a mean (Student's t)."""
-    from scipy.stats import t
-
-    return float(t.ppf(0.975, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    return f"{'accuracy' if site.measure == 'accuracy' else 'loss'} of {site.on} rows"

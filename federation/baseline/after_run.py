@@ -79,7 +79,7 @@ def check_may_give_away(folder: Path, file: Path) -> None:
         file: Where it is to be written.
 
     Raises:
-        ConfigurationError: The run is private.
+        ConfigurationError: The run is private, or its peers may have the same rows.
         OutputError: The file is a folder, or its folder is missing.
     """
     summary = read_peer_summary(folder)
@@ -88,6 +88,10 @@ def check_may_give_away(folder: Path, file: Path) -> None:
         raise ConfigurationError(
             f"--give-away: {str(folder)!r} is of a run with --privacy {mode}, and the gain is computed from records "
             "without noise: it stays at home"
+        )
+    if has_shared_rows(folder):
+        raise ConfigurationError(
+            f"--give-away: {str(folder)!r} is of a run with --test-split shared: gains of the same rows have no mean"
         )
     if file.is_dir() or not file.parent.is_dir():
         why = "is a folder" if file.is_dir() else "is in a folder that does not exist"
@@ -113,12 +117,12 @@ def give_away(folder: Path, file: Path) -> None:
         )
     size, (used, _) = summary.size or 0, read_lists(folder)
     version, members = (0, range(size)) if used is None else (used.version, used.members)
-    site = Site(
-        str(file), dpeer.__version__, _federation(folder), size, version, tuple(members),
-        int(read_object(folder / SUMMARY)["rank"]), summary.completed_rounds or 0, effect,
+    site = Site.of(
+        effect, version=dpeer.__version__, federation=_federation(folder), size=size, member_list=version,
+        members=tuple(members), rank=int(read_object(folder / SUMMARY)["rank"]), rounds=summary.completed_rounds or 0,
     )  # fmt: skip
     try:
-        write_json(file, site.to_json())
+        write_json(file, site.model_dump())
     except OSError as error:
         raise not_written(f"--give-away {str(file)!r}", error) from error
 

@@ -47,8 +47,9 @@ def test_a_rank_is_compared_and_may_give_away_what_was_found(
     both = dpeer("worth", "--combine", "worth-1.json", "worth-0.json")
     assert (both.code, both.complaints) == (0, [])
     assert [line.split()[0] for line in both.out.splitlines()[2:4]] == ["0", "1"]
-    assert "mean gain over sites: " in both.out
-    assert "(95 % interval" in both.out.splitlines()[-1]
+    assert [line for line in both.out.splitlines()[4:] if "together" in line] == [
+        line.removeprefix("dpeer: ") for line in whole.out.splitlines() if "together" in line
+    ], "what a run of all peers says"
 
 
 def test_sites_without_a_file_and_other_versions_are_named(dpeer: Callable[..., Any], in_tmp_path: Path) -> None:
@@ -64,28 +65,32 @@ def test_sites_without_a_file_and_other_versions_are_named(dpeer: Callable[..., 
     assert "gain of loss" in ended.out.splitlines()[0]
     assert ended.out.splitlines()[-4:] == [
         "2 of 2 peers improved over local only",
-        "mean gain over sites: +0.5000 of loss (95 % interval +0.5000 to +0.5000, Student's t)",
+        "2 peers together: improved over local only; mean gain +0.5000 of loss (95 % interval +0.2348 to +0.7652)",
         "no file of rank 1, 3",
         "the files are of different versions of dpeer: 0.1.0, 0.2.0?[2J",
     ]
-    assert "from two files on" in dpeer("worth", "--combine", "one").out
+    assert "together" not in dpeer("worth", "--combine", "one").out
     (in_tmp_path / "two").write_text(json.dumps(content | {"rank": 0, "member_list": 3, "members": [0, 1]}))
     ended = dpeer("worth", "--combine", "one", "two")
     assert ended.out.splitlines()[-2:] == ["not counted, because no member any more: rank 2", "no file of rank 1"]
 
 
-def test_a_gain_from_private_records_is_not_given_away(
+def test_a_gain_from_private_records_or_shared_rows_is_not_given_away(
     dpeer: Callable[..., Any], run: Callable[..., None], in_tmp_path: Path
 ) -> None:
     run()
     path = in_tmp_path / "dpeer-run/rank-0/summary.json"
     summary = json.loads(path.read_text())
-    path.write_text(json.dumps(summary | {"settings": summary["settings"] | {"privacy": "sample"}}))
-    ended = dpeer("worth", "dpeer-run/rank-0", "--give-away", "w.json")
-    (line,) = ended.complaints
-    assert (ended.code, ended.out) == (2, "")
-    assert "is of a run with --privacy sample, and the gain is computed from records without noise" in line
-    assert not (in_tmp_path / "w.json").exists()
+    for setting, words in (
+        ({"privacy": "sample"}, "--privacy sample, and the gain is computed from records without noise"),
+        ({"test_split": "shared"}, "--test-split shared: gains of the same rows have no mean"),
+    ):
+        path.write_text(json.dumps(summary | {"settings": summary["settings"] | setting}))
+        ended = dpeer("worth", "dpeer-run/rank-0", "--give-away", "w.json")
+        (line,) = ended.complaints
+        assert (ended.code, ended.out) == (2, "")
+        assert f"is of a run with {words}" in line
+        assert not (in_tmp_path / "w.json").exists()
 
 
 COLUMNS = ("federated", "local only", "gain", "95 % interval", "verdict")

@@ -1,47 +1,37 @@
-"""Files that sites give away: their content, damage in them, and the mean over several."""
+"""Files that sites give away: their content, damage in them, and which go together."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from scipy.stats import ttest_1samp
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.results.effect import Effect, find_gain
+from dpeer.results.effect import Effect
 from dpeer.results.sites import Site, combine, read_site
 from tests.error_texts import refused
 
 FEDERATION = "0123456789abcdef" * 2
+CONTENT: dict[str, Any] = {
+    "kind": "what joining was worth to a site", "format": 1, "version": "0.1.0", "federation": FEDERATION, "size": 8,
+    "member_list": 0, "members": tuple(range(8)), "rank": 3, "rounds": 20, "measure": "accuracy", "on": "test",
+    "rows": 40, "differ": 6, "gain": 0.1, "low": 0.025, "high": 0.2, "verdict": "improved",
+}  # fmt: skip
 
 
 def site(rank: int, **values: Any) -> Site:
-    worth = {
-        "measure": "accuracy", "on": "test", "rows": 40, "differ": 6, "gain": 0.1, "low": 0.025,
-        "high": 0.2, "verdict": "improved",
-    }  # fmt: skip
-    own = {
-        "version": "0.1.0", "federation": FEDERATION, "size": 8, "member_list": 0, "members": tuple(range(8)),
-        "rounds": 20,
-    }  # fmt: skip
-    own |= {name: value for name, value in values.items() if name in own}
-    worth |= {name: value for name, value in values.items() if name in worth}
-    return Site(f"worth-{rank}.json", rank=rank, worth=Effect.of(worth), **own)
+    return Site(**CONTENT | values | {"rank": rank}, name=f"worth-{rank}.json")
 
 
 def test_a_file_is_read_as_it_was_written_and_has_no_row_in_it(tmp_path: Path) -> None:
     path = tmp_path / "worth.json"
-    written = site(3)
-    path.write_text(json.dumps(written.to_json()))
-    found = read_site(path)
-    assert found == Site(str(path), written.version, FEDERATION, 8, 0, tuple(range(8)), 3, 20, written.worth)
-    lists = {name: value for name, value in written.to_json().items() if isinstance(value, list | tuple | dict)}
-    assert lists == {"members": tuple(range(8))}
-    assert set(written.to_json()) == {
-        "kind", "format", "version", "federation", "size", "member_list", "members", "rank", "rounds",
-        "measure", "on", "rows", "differ", "gain", "low", "high", "verdict",
-    }  # fmt: skip
+    effect = Effect.of({**CONTENT, "joined": 0.9, "alone": 0.8, "rounds": 7})
+    own = ("version", "federation", "size", "member_list", "members", "rank", "rounds")
+    written = Site.of(effect, **{name: CONTENT[name] for name in own})
+    assert written.model_dump() == CONTENT, "and nothing else"
+    path.write_text(json.dumps(written.model_dump()))
+    assert read_site(path) == site(3).model_copy(update={"name": str(path)})
+    assert (read_site(path).worth.gain, read_site(path).worth.verdict) == (0.1, "improved")
 
 
 def test_a_value_that_dpeer_does_not_write_is_damage(tmp_path: Path) -> None:
@@ -50,48 +40,25 @@ def test_a_value_that_dpeer_does_not_write_is_damage(tmp_path: Path) -> None:
         ("version", 1), ("federation", "0123"), ("federation", "g" * 32), ("size", 0), ("size", True), ("rank", 8),
         ("rank", -1), ("rounds", 0), ("measure", "f1"), ("on", "train"),
         ("rows", 0), ("differ", 41), ("gain", 1.5), ("gain", "much"), ("low", None),
-        ("high", 0.02), ("verdict", "great"), ("gain", 0.2), ("size", 10**8), ("members", [0]), ("members", [0, 8]),
-        ("members", [0, "1"]), ("member_list", -1), ("rounds", 10**12), ("rows", 10**15),
+        ("high", 0.02), ("verdict", "great"), ("gain", 0.2), ("size", 10**8), ("members", (0,)), ("members", (0, 8)),
+        ("members", (0, -1)), ("members", (0, "1")), ("member_list", -1), ("rounds", 10**12), ("rows", 10**15),
     ):  # fmt: skip
-        path.write_text(json.dumps(site(3).to_json() | {key: value}))
-        with pytest.raises(ConfigurationError) as refused:
+        path.write_text(json.dumps(CONTENT | {key: value}))
+        with refused(ConfigurationError, f"{str(path)!r} is damaged: {key}"):
             read_site(path)
-        assert str(refused.value) == f"{str(path)!r} is damaged: {key} = {value!r}"
+    path.write_text(json.dumps({key: value for key, value in CONTENT.items() if key != "rows"}))
+    with refused(ConfigurationError, "is damaged: rows = nothing"):
+        read_site(path)
 
 
-def test_each_site_counts_once() -> None:
-    generator = np.random.default_rng(4)
-    sizes = [40, 60, 90, 400]
-    alone = [(generator.random(size) < 0.7).astype(float) for size in sizes]
-    joined = [np.where(generator.random(len(one)) < 0.7, one, generator.random(len(one)) < 0.9) for one in alone]
-    found = combine(
-        [
-            site(rank, rows=len(a), **vars(find_gain(a, b, most_is_best=True)))
-            for rank, (a, b) in enumerate(zip(joined, alone, strict=True))
-        ][::-1]
-    )
-    gains = [float((a - b).mean()) for a, b in zip(joined, alone, strict=True)]
-    over = ttest_1samp(gains, 0).confidence_interval()
-    assert found.gain == pytest.approx(np.mean(gains))
-    assert (found.low, found.high) == pytest.approx((over.low, over.high))
-    assert [one.rank for one in found.sites] == [0, 1, 2, 3]
-    assert found.missing == (4, 5, 6, 7)
-
-
-def test_the_members_of_the_last_list_count_and_one_that_left_is_named(tmp_path: Path) -> None:
+def test_the_members_of_the_last_list_count_and_sites_come_by_rank(tmp_path: Path) -> None:
     later = {"member_list": 2, "members": (0, 1, 3, 8)}
     path = tmp_path / "worth.json"
-    path.write_text(json.dumps(site(8, **later).to_json()))
-    found = combine([site(0, gain=0.1, **later), site(2, gain=-0.1), read_site(path)])
-    assert ([one.rank for one in found.sites], found.left, found.missing) == ([0, 8], (2,), (1, 3))
-    assert found.gain == pytest.approx(0.1)
+    path.write_text(json.dumps(site(8, **later).model_dump()))
+    found, members = combine([read_site(path), site(2), site(0, **later)])
+    assert ([one.rank for one in found], members) == ([0, 2, 8], (0, 1, 3, 8))
     with refused(ConfigurationError, "'worth-2.json': no file is of a member of list 2"):
         combine([site(2, **later)])
-
-
-def test_a_single_site_has_no_interval() -> None:
-    only = combine([site(2)])
-    assert (only.gain, only.low, only.high) == (0.1, None, None)
 
 
 KIND = b'"kind": "what joining was worth to a site"'
@@ -101,7 +68,7 @@ KIND = b'"kind": "what joining was worth to a site"'
     ("content", "fragment"),
     [
         (None, "worth.json' cannot be read: No such file"),
-        (b"\xff\xfe", "worth.json' cannot be read: it is no text"),
+        (b"\xff\xfe", "is no file of dpeer worth --give-away"),
         (b"[" * 9_000, "is no file of dpeer worth --give-away"),
         (b"\x1b[2J", "is no file of dpeer worth --give-away"),
         (b'{"gain": 0.1}', "is no file of dpeer worth --give-away"),
