@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -29,8 +29,7 @@ from dpeer.results.run_folders import rank_folders, read_members
 from dpeer.results.training_alerts import ranks_rows
 from dpeer.results.units import decimals, size
 
-_KEPT, _INTERVAL = "kept", "95 % interval"
-"""Columns that are left out where the terminal is too narrow, in this order: summary.json has them."""
+_INTERVAL = "95 % interval"
 
 _MANY, _WORST = 40, 10
 """With more peers than that, only so many are printed: those that did worst."""
@@ -58,7 +57,7 @@ def show(console: Console, summary: Mapping[str, Any], out: Path) -> None:
         return  # no peer left a result
     run, say = _Run(summary, out), partial(console.print, highlight=False, markup=False, soft_wrap=True)
     say(run.title())
-    console.print(run.table(console.width))
+    console.print(run.table())
     for line in filter(None, run.remarks()):
         say(line)
     by_rank: Mapping[str, Sequence[float | None]] = summary.get("metrics") or {}
@@ -81,6 +80,24 @@ def show(console: Console, summary: Mapping[str, Any], out: Path) -> None:
         say(fact)
 
 
+class _Row(NamedTuple):
+    """A peer's federated model, and its local-only one where both were compared by the run's measure."""
+
+    federated: float | None
+    alone: float | None
+    gain: float | None
+    worth: Effect | None
+
+    def cells(self, measure: str) -> list[str]:
+        """Its cells, from that of the federated model on."""
+        found = [decimals(self.federated), decimals(self.alone), decimals(self.gain, "+")]
+        if self.worth is None or self.worth.gain is None:
+            return [*found, "-", "-"]
+        if self.worth.measure != measure:  # the accuracy of single rows is not known
+            return [*found, "-", f"{verdict_word(self.worth)} (by loss)"]
+        return [*found, interval_text(self.worth), verdict_word(self.worth)]
+
+
 class _Run:
     """A run of all peers that has ended: federated models, beside local-only ones if those were trained."""
 
@@ -100,30 +117,31 @@ class _Run:
         of_loss = compared == {"test_loss"} or summary["accuracy_mean"] is None
         self._measure = "test_loss" if of_loss else "accuracy"
         self._name = self._measure.replace("_", " ")
-        self._federated = [
-            kept if point not in _NOT_FEDERATED else one.joined if one and one.measure == self._measure else None
-            for kept, point, one in zip(summary[self._measure], self._points, self._worth, strict=True)
-        ]
-        self._alone = [
-            one.alone if one and one.verdict and one.measure == self._measure else None for one in self._worth
-        ]
-        self._compared = any(value is not None for value in self._alone)
-        self._members = read_members(rank_folders(out).values()) or range(len(self._federated))
+        self._rows = list(map(self._row, summary[self._measure], self._points, self._worth))
+        self._compared = any(row.alone is not None for row in self._rows)
+        self._members = read_members(rank_folders(out).values()) or range(len(self._rows))
+        of_members = [row for rank, row in enumerate(self._rows) if rank in self._members]
+        self._own = [row.federated for row in of_members if row.federated is not None]
+        self._both = [row for row in of_members if row.gain is not None]
+
+    def _row(self, kept: float | None, point: str | None, worth: Effect | None) -> _Row:
+        same = worth if worth is not None and worth.measure == self._measure else Effect()
+        federated = same.joined if point in _NOT_FEDERATED else kept
+        alone = same.alone if same.verdict else None
+        return _Row(federated, alone, None if None in (federated, alone) else same.gain, worth)
 
     @property
     def keeps_others(self) -> bool:
         """Whether a peer keeps another model than the federated one."""
         return bool(_NOT_FEDERATED & {*self._points})
 
-    @cached_property
+    @property
     def shown(self) -> list[int]:
         """The ranks to print: all, or where they are many those that did worst."""
-        ranks = list(range(len(self._federated)))
-        if len(ranks) <= _MANY:
-            return ranks
         sign = 1 if self._measure == "accuracy" else -1
-        known = [-math.inf if value is None else sign * value for value in self._federated]
-        return sorted(sorted(ranks, key=lambda rank: known[rank])[:_WORST])
+        known = [-math.inf if row.federated is None else sign * row.federated for row in self._rows]
+        worst = sorted(range(len(known)), key=known.__getitem__)
+        return sorted(worst if len(worst) <= _MANY else worst[:_WORST])
 
     def title(self) -> str:
         """What the table is of."""
@@ -136,84 +154,31 @@ class _Run:
         rounds = f"{which} {self._summary['rounds']} rounds{by}"
         return f"{self._summary['algorithm']} {rounds}: {self._name} on each peer's own test data{lower}"
 
-    def table(self, width: int) -> Table:
-        """The table with as many columns as fit the width; the last row is apart from the others."""
+    def table(self) -> Table:
+        """The table; its last row is that of the members that have both figures, or else one."""
         headings = ["rank", self._name]
         if self._compared:
             headings = ["rank", "federated", LOCAL_ONLY, "gain", _INTERVAL, "verdict"]
-        rows = [[str(rank), *self._cells(rank)] for rank in self.shown]
-        if self._best:
-            headings.append(_KEPT)
-            for rank, row in zip(self.shown, rows, strict=True):
-                row.append(self._kept_cell(rank))
-        if len(self._federated) > _MANY:
-            rows.append(["...", f"{len(self._federated) - _WORST} better"])
-        rows.append(["mean", *self._mean_cells()])
-        cells = {name: [row[place] if place < len(row) else "" for row in rows] for place, name in enumerate(headings)}
-        # A verdict of two words may take two lines.
-        widths = {
-            name: max(len(part) for one in (name, *found) for part in (one.split(" ") if name == "verdict" else [one]))
-            for name, found in cells.items()
-        }
-        for name in (_KEPT, _INTERVAL):
-            if name in cells and sum(widths[one] + 3 for one in cells) + 1 > width:
-                del cells[name]
         table = Table()
-        for name in cells:
-            table.add_column(name, justify="right", no_wrap=name != "verdict")
-        for line in zip(*cells.values(), strict=True):
-            table.add_row(*line)
+        for name in headings:  # intervals and verdicts may take two lines
+            table.add_column(name, justify="right", no_wrap=name not in (_INTERVAL, "verdict"))
+        for rank in self.shown:
+            table.add_row(str(rank), *self._rows[rank].cells(self._measure)[: len(headings) - 1])
+        if len(self._rows) > _MANY:
+            table.add_row("...", f"{len(self._rows) - _WORST} better")
+        last = _Row(_mean(self._own), None, None, None)
+        if self._both:
+            # Where peers have the same rows, they have no verdict together.
+            worth = {} if self._shared else dict(enumerate(self._worth))
+            whole = pooled([worth.get(rank) for rank in self._members])
+            federated, alone, gain = map(_mean, zip(*(row[:3] for row in self._both), strict=True))
+            last = _Row(federated, alone, gain, whole)
+        table.add_row("mean", *last.cells(self._measure)[: len(headings) - 1])
         return _apart(table)
-
-    def _cells(self, rank: int) -> list[str]:
-        """A peer's row."""
-        own = decimals(self._federated[rank])
-        if not self._compared:
-            return [own]
-        return [own, decimals(self._alone[rank]), decimals(self._gain(rank), "+"), *self._of_rows(self._worth[rank])]
-
-    def _gain(self, rank: int) -> float | None:
-        """How much better the federated model's figure is, where the row has both; of a loss, how much lower."""
-        one = self._worth[rank]
-        return None if one is None or None in (self._federated[rank], self._alone[rank]) else one.gain
-
-    def _of_rows(self, one: Effect | None) -> list[str]:
-        if one is None or one.gain is None:
-            return ["-", "-"]
-        if one.measure != self._measure:  # the accuracy of single rows is not known
-            return ["-", f"{verdict_word(one)} (by loss)"]
-        return [interval_text(one), verdict_word(one)]
-
-    def _kept_cell(self, rank: int) -> str:
-        """The kept model's round and point."""
-        number, point = self._rounds[rank], self._points[rank]
-        return "-" if number is None else f"{number + 1}, {LOCAL_ONLY if point == 'alone' else point or 'mixed'}"
-
-    @cached_property
-    def _own(self) -> list[float]:
-        """The figures of the members' federated models."""
-        return [one for rank, one in enumerate(self._federated) if rank in self._members and one is not None]
-
-    @cached_property
-    def _gains(self) -> dict[int, float]:
-        """The gains of the members that have both figures."""
-        every = {rank: self._gain(rank) for rank in range(len(self._federated)) if rank in self._members}
-        return {rank: gain for rank, gain in every.items() if gain is not None}
-
-    def _mean_cells(self) -> list[str]:
-        """The row of the mean over the members that have both figures, or over all if none has."""
-        if not self._compared:
-            return [decimals(_mean(self._own))]
-        ranks = [*self._gains] or [rank for rank in range(len(self._alone)) if rank in self._members]
-        means = [_mean([values[rank] for rank in ranks]) for values in (self._federated, self._alone)]
-        worth = dict(enumerate(self._worth))
-        # Where peers have the same rows, they have no verdict together.
-        whole = None if self._shared else pooled([worth.get(rank) for rank in self._members])
-        return [*map(decimals, means), decimals(_mean([*self._gains.values()]), "+"), *self._of_rows(whole)]
 
     def remarks(self) -> Iterator[str]:
         """The lines below the table; some are empty."""
-        some, every = len(self._gains), len(self._own)
+        some, every = len(self._both), len(self._own)
         if self._compared and some not in (0, every):
             which = f"{some} of {every} peers have both figures, and are in the means"
             yield f"{which}; federated, mean of all: {decimals(_mean(self._own))}"
@@ -238,7 +203,7 @@ class _Run:
             ]  # fmt: skip
             yield f"no better than {than}{words}: rank {', '.join(useless[:_MANY])}" if useless else ""
         mixed = self._summary[f"{self._measure}_mixed"]
-        if mixed != self._federated and self._summary["body_parameters"]:
+        if mixed != [row.federated for row in self._rows] and self._summary["body_parameters"]:
             when = "after the mixing of the kept rounds" if self._best else "after the last mixing"
             yield f"{when}: mean {self._name} {decimals(_mean(mixed))}"
         if (training := self._summary.get("training_accuracy_mean")) is not None:
