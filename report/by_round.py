@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from dpeer.report.style import GREY, WIDE, Panel, Report, legend, log_ticks, look, name_rows, new_figure, tidy
+from dpeer.report.style import GREY, WIDE, Panel, Report, legend, log_ticks, look, name_rows, new_figure
 from dpeer.results.groups import BAND, DISTANCE, Curve, Group, by_round, distance_by_round, sent_in_a_round, settled
 from dpeer.results.records import RoundRecord
 from dpeer.results.units import duration, size
@@ -104,7 +104,6 @@ def _axes(report: Report, curves: Curves, y: str, kinds: Sequence[Artist] = ()) 
     names = {report.styles[group.number]: group.name for group in report.best if group.number in curves}
     figure = new_figure(4.6 + 0.2 * len(names))
     axes = figure.subplots()
-    tidy(axes)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True, min_n_ticks=1))
     axes.set_xlabel("round")
     axes.set_ylabel(y)
@@ -150,12 +149,11 @@ def time_and_bytes(report: Report) -> Panel | None:
         megabytes.barh(row, mean / _MEGABYTE, height=0.5, color=GREY, alpha=0.5, lw=0)
         megabytes.plot([most / _MEGABYTE], [row], ls="", marker="|", ms=14, mew=2, color=GREY)
     name_rows(seconds, [group.name for group, _, _ in shown])
-    tidy(megabytes)
     megabytes.grid(axis="y", visible=False)
     megabytes.set_yticks([])
     megabytes.set_ylim(seconds.get_ylim())
     seconds.set_xlabel("seconds of a round")
-    megabytes.set_xlabel("MB that a peer sends in a round")
+    megabytes.set_xlabel("MB sent by a peer")
     for axes in (seconds, megabytes):
         axes.set_xlim(left=0.0)
     busiest = Line2D([], [], ls="", marker="|", ms=14, mew=2, color=GREY, label="busiest peer")

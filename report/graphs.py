@@ -75,9 +75,7 @@ def draw_tile(axes: Axes, graph: Topology, colors: Sequence[Any] = ()) -> None:
         nx.draw_networkx_labels(peers, points, labels, ax=axes, font_size=9, font_color=color)
     if graph.changing:
         legend = [Line2D([], [], color=color, lw=3, label=f"round {number}") for number, color in enumerate(rounds)]
-        axes.legend(
-            handles=legend, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 0.02), ncols=shown, frameon=False
-        )
+        axes.legend(handles=legend, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 0.02), ncols=shown)
     name = graph.label if len(graph.label) <= _NAME else f"{graph.label[: _NAME - 1]}…"
     axes.set_title(f"{name}\n{_note(graph)}", fontsize=10, parse_math=False)
 
@@ -132,7 +130,8 @@ def tiles(report: Report) -> Panel:
     for axes, (group, graph), found in zip(grid, shown, values, strict=False):
         color = colormaps[_COLORMAP]
         draw_tile(axes, graph, [color(scale(found[rank])) if rank in found else _WHITE for rank in range(graph.size)])
-        axes.set_title(f"{wrap(group.name, 34 if columns > 1 else 70)}\n{axes.get_title()}", fontsize=10)
+        if len(shown) > 1:
+            axes.set_title(f"{wrap(group.name, 34)}\n{axes.get_title()}", fontsize=10)
     for axes in grid[len(shown) :]:
         axes.set_visible(False)
     if len(known) > 1:

@@ -12,12 +12,10 @@ from functools import cached_property
 from typing import Any
 
 import matplotlib.style
-import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -26,9 +24,21 @@ from dpeer.results.groups import Group, Grouped, Measure
 WIDTH = 7.4
 """Inches; with this font letters are as large as the page's own when the page is 60 characters wide."""
 
-DPI = 160
 _CHARACTERS = 98
+"""Letters of a legend's line."""
+
 _SETTINGS = {
+    "savefig.dpi": 160,
+    "figure.constrained_layout.w_pad": 0.08,
+    "figure.constrained_layout.h_pad": 0.08,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "legend.handlelength": 2.6,
     "font.size": 11.0,
     "axes.titlesize": 11.0,
     "legend.fontsize": 10.0,
@@ -42,8 +52,6 @@ _SETTINGS = {
 # Okabe and Ito's palette, which color-blind people can tell apart, with a grey for its yellow, too pale on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00", "#777777")
 MARKERS = "osD^vXP*"
-
-
 GREY = "#444444"
 
 WIDE = 30.0
@@ -83,13 +91,13 @@ def looks() -> Iterator[None]:
 def saved(figure: Figure, suffix: str = "png") -> bytes:
     """A picture as a file's content, png or svg."""
     file = io.BytesIO()
-    figure.savefig(file, format=suffix, dpi=DPI, metadata={"Date": None} if suffix == "svg" else None)
+    figure.savefig(file, format=suffix, metadata={"Date": None} if suffix == "svg" else None)
     return file.getvalue()
 
 
 def new_figure(height: float) -> Figure:
     """An empty figure."""
-    return Figure(figsize=(WIDTH, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
+    return Figure(figsize=(WIDTH, height), layout="constrained")
 
 
 def look(style: int) -> dict[str, Any]:
@@ -110,38 +118,20 @@ def log_ticks(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def tidy(axes: Axes) -> None:
-    """Draw pale lines behind the data, and no frame."""
-    axes.grid(color="#dddddd", lw=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
 def legend(figure: Figure, names: Mapping[int, str], kinds: Sequence[Artist]) -> None:
-    """Draw one legend for all facets: the kinds of lines above them, the groups below."""
-    groups: list[Artist] = [Line2D([], [], **look(style), label=clip(name)) for style, name in sorted(names.items())]
-    if groups:
-        figure.legend(handles=groups, loc="outside lower center", **_in_columns(groups))
-    if kinds:
-        figure.legend(handles=kinds, loc="outside upper center", **_in_columns(kinds))
-
-
-def _in_columns(handles: Sequence[Artist]) -> dict[str, Any]:
-    """How a legend is laid out: in as many columns as fit beside one another, filled from the top."""
-    lengths = [len(str(handle.get_label())) + 9 for handle in handles]
-    for columns in range(min(4, len(handles)), 1, -1):
-        if sum(int(part.max()) for part in np.array_split(lengths, columns)) <= _CHARACTERS:
-            break
-    else:
-        columns = 1
-    return {"ncols": columns, "frameon": False, "handlelength": 2.6}
+    """Draw one legend for all facets: the kinds of lines above them, the groups below, in as many columns as fit."""
+    groups = [Line2D([], [], **look(style), label=clip(name)) for style, name in sorted(names.items())]
+    for handles, where in ((groups, "lower"), (kinds, "upper")):
+        lengths = [len(str(handle.get_label())) + 9 for handle in handles]
+        if lengths:
+            columns = len(lengths) if sum(lengths) <= _CHARACTERS else max(1, _CHARACTERS // max(lengths))
+            figure.legend(handles=list(handles), loc=f"outside {where} center", ncols=columns)
 
 
 def name_rows(axes: Axes, names: list[str]) -> None:
     """Write a name beside each row, in two lines where it is long."""
     axes.set_yticks(range(len(names)), [wrap(clip(name, 76), 38) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
-    tidy(axes)
     axes.grid(axis="y", visible=False)
 
 
