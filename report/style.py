@@ -121,11 +121,15 @@ def log_ticks(axis: Axis) -> None:
 def legend(figure: Figure, names: Mapping[int, str], kinds: Sequence[Artist]) -> None:
     """Draw one legend for all facets: the kinds of lines above them, the groups below, in as many columns as fit."""
     groups = [Line2D([], [], **look(style), label=clip(name)) for style, name in sorted(names.items())]
-    for handles, where in ((groups, "lower"), (kinds, "upper")):
-        lengths = [len(str(handle.get_label())) + 9 for handle in handles]
-        if lengths:
-            columns = len(lengths) if sum(lengths) <= _CHARACTERS else max(1, _CHARACTERS // max(lengths))
-            figure.legend(handles=list(handles), loc=f"outside {where} center", ncols=columns)
+    if groups:
+        figure.legend(handles=groups, loc="outside lower center", ncols=_columns(groups))
+    if kinds:
+        figure.legend(handles=kinds, loc="outside upper center", ncols=_columns(kinds))
+
+
+def _columns(handles: Sequence[Artist]) -> int:
+    lengths = [len(str(handle.get_label())) + 9 for handle in handles]
+    return len(lengths) if sum(lengths) <= _CHARACTERS else max(1, _CHARACTERS // max(lengths))
 
 
 def name_rows(axes: Axes, names: list[str]) -> None:

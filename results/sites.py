@@ -99,8 +99,8 @@ def read_site(path: Path) -> Site:
         elif key in ("", "kind"):
             what = "is no file of dpeer worth --give-away, or is damaged"
         raise ConfigurationError(f"{str(path)!r} {what}") from error
-    if (key := site.contradiction) is not None:
-        raise ConfigurationError(f"{str(path)!r} is damaged: {key} = {_short(getattr(site, key))}")
+    if (wrong_key := site.contradiction) is not None:
+        raise ConfigurationError(f"{str(path)!r} is damaged: {wrong_key} = {_short(getattr(site, wrong_key))}")
     return site.model_copy(update={"name": str(path)})
 
 

@@ -4,7 +4,6 @@ A line that is new in a document fails here until `SMALL` says how it is run, or
 it is not; so does an entry of either that no document has any more.
 """
 
-import json
 import re
 import shlex
 import shutil
@@ -99,8 +98,10 @@ def given_away(folder: Path) -> None:
     for rank in range(3):
         worth = Effect("accuracy", "test", rows=40, differ=3, gain=0.0, low=0.0, high=0.0,
                       verdict="inconclusive")  # fmt: skip
-        site = Site(f"worth-{rank}.json", "0.1.0", "ab" * 16, 3, 0, (0, 1, 2), rank, 5, worth=worth)
-        (folder / site.name).write_text(json.dumps(site.to_json()))
+        site = Site.of(
+            worth, version="0.1.0", federation="ab" * 16, size=3, member_list=0, members=(0, 1, 2), rank=rank, rounds=5
+        )
+        (folder / f"worth-{rank}.json").write_text(site.model_dump_json())
 
 
 def members_file(folder: Path) -> None:
