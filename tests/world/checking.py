@@ -3,6 +3,7 @@
 Later draws change when a fault is left out, so this tries; it need not end at the smallest.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -106,6 +107,7 @@ def finds(first: Scenario | int, family: str) -> bool:
     """Whether a broken rule is found: by the scenario or seed that is tried first, or by any other of the family."""
     generate = FAMILIES[family]
     found = why(first if isinstance(first, Scenario) else generate(first))
+    assert not re.search(r"(Type|Attribute|Name|Index)Error|unhandled", found or ""), f"the mutation is wrong: {found}"
     return found is not None or any(why(generate(seed)) for seed in range(SCHEDULES))
 
 

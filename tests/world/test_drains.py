@@ -125,7 +125,7 @@ _SOONER = replace(_SOONER, faults=tuple(replace(one, at=round(one.at - 0.39, 3))
 MUTATIONS = {
     leave_before_the_last_body_is_used: 49,
     ignore_the_announcement: 3,
-    take_a_returner_for_left_behind: 3,
+    take_a_returner_for_left_behind: 11,
     mix_without_those_that_leave_too: 1,
     finish_without_one_that_comes_back: _SOONER,
     begin_other_rounds: 0,

@@ -21,19 +21,19 @@ from tests.world.world import World
 @pytest.mark.parametrize("seconds", [20.0, 120.0])
 def test_a_peer_that_is_cut_off_pauses_and_trains_with_the_others_again(seconds):
     """One of four, rounds of half a second: before, most rounds had no exchange anywhere after the cut."""
-    world = World(Scenario(1, "ring", 4, 120, pace=0.5, faults=(Fault("part", (3,), 10.0, seconds),))).run()
+    world = World(Scenario(1, "ring", 4, 80, pace=0.5, faults=(Fault("part", (3,), 10.0, seconds),))).run()
     nothing = [(rank, number) for (rank, number), heard in world.used.items() if not heard]
     assert {rank for rank, _ in nothing} <= {3}
     assert len(nothing) <= 1
     if seconds < 60:  # else the others have ended
         assert all(life.outcome.status == "done" for life in world.present)
-        assert all(len(world.used[rank, 119]) == 2 for rank in range(4))
+        assert all(len(world.used[rank, 79]) == 2 for rank in range(4))
 
 
 def with_an_island(size):
     """Eight on a ring, of which the last ones are cut off for a while; and which of them have sat rounds out."""
     cut = Fault("part", tuple(range(8 - size, 8)), 20.0, 45.0)
-    world = World(Scenario(size + 30, "ring", 8, 60, pace=4.0, wait=300.0, faults=(cut,))).run()
+    world = World(Scenario(size + 30, "ring", 8, 36, pace=4.0, wait=300.0, faults=(cut,))).run()
     return world, {rank for rank, _ in world.sat_out}
 
 
@@ -42,7 +42,7 @@ def test_of_an_island_of_every_size_the_larger_part_goes_on_and_the_other_comes_
     world, caught_up = with_an_island(size)
     assert all(life.outcome.status == "done" for life in world.present)
     assert caught_up == set(range(8 - size, 8) if size <= 4 else range(8 - size))
-    assert all(len(world.used[rank, 59]) == 2 for rank in range(8))
+    assert all(len(world.used[rank, 35]) == 2 for rank in range(8))
 
 
 def test_a_pause_ends_by_a_neighbor_that_is_heard_again_and_has_left_in_the_same_moment():
@@ -164,8 +164,8 @@ def a_goodbye_lowers_the_quorum(patch):
     """A peer that has left counts as done."""
     goodbye = Membership.goodbye
 
-    def final(self, neighbor, reason, now):
-        goodbye(self, neighbor, reason, now)
+    def final(self, neighbor, reason, now, back_within=0.0):
+        goodbye(self, neighbor, reason, now, back_within)
         self.passed.__self__.reached(neighbor.rank, self.passed.__self__.rounds)
 
     patch.setattr(Membership, "goodbye", final)
@@ -196,15 +196,15 @@ def a_peer_without_progress_is_no_member(patch):
     find, rose = RoundClock.find_quorum, {}
 
     def lately(self):
-        known, now = self._completed, asyncio.get_running_loop().time()
-        times = rose.setdefault(self, [(0, now)] * len(known))
-        times[:] = [(done, now) if done > before else (before, at)
-                    for done, (before, at) in zip(known.tolist(), times, strict=True)]  # fmt: skip
-        self._completed = known[[at + 15 > now for _, at in times]]
+        known, now, times = self._members, asyncio.get_running_loop().time(), rose.setdefault(self, {})
+        for rank, done in enumerate(self._completed.tolist()):
+            if done > times.get(rank, (-1, now))[0]:
+                times[rank] = done, now
+        self._members = known[[times.get(rank, (0, now))[1] + 15 > now for rank in known]]
         try:
-            return find(self) if len(self._completed) else 0
+            return find(self) if len(self._members) else 0
         finally:
-            self._completed = known
+            self._members = known
 
     patch.setattr(RoundClock, "find_quorum", lately)
 

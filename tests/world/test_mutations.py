@@ -93,7 +93,7 @@ def mix_twice(patch):
 def charge_late(patch):
     release = WorldLearner.release
 
-    def late(self, number):
+    def late(self, number, receivers=()):
         payload = release(self, number)
         ledger = self._world.disks[self.rank].ledger
         line = ledger.pop()

@@ -163,7 +163,7 @@ def a_round_that_is_not_charged_is_forgotten_by_a_resume(patch):
 
 
 _KILLED_TWICE = Scenario(
-    1, "ring", 8, 60, wait=300.0, disk=(0.2,),
+    1, "ring", 8, 45, wait=300.0, disk=(0.2,),
     faults=tuple(Fault("power", (3,), at, seconds) for at, seconds in ((5.0, 30.0), (35.5, 0.5), (36.7, 0.5))),
 )  # fmt: skip
 _SIDE_BY_SIDE = Scenario(1, "full", 3, 12, wait=300.0, stated=(0, 3, 3))
@@ -173,7 +173,7 @@ MUTATIONS = {
     rounds_that_others_know_are_not_heard: 0,
     bodies_that_neighbors_have_are_not_heard: 6,
     what_is_stated_is_not_charged: 0,
-    what_is_stated_is_released_again: 57,
+    what_is_stated_is_released_again: 1,
     it_announces_no_entry: _SIDE_BY_SIDE,
     a_round_that_is_not_charged_is_forgotten_by_a_resume: _KILLED_TWICE,
 }

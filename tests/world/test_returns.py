@@ -103,7 +103,7 @@ def test_one_that_announces_no_entry_is_found(monkeypatch):
 
 def enters_soon(topology, disk):
     """A peer that was away for 30 s enters one of the next two rounds, although its disk takes `disk` of one."""
-    world = World(Scenario(1, topology, 8, 60, wait=300.0, faults=(Fault("power", (3,), 5.0, 30.0),), disk=(disk,)))
+    world = World(Scenario(1, topology, 8, 45, wait=300.0, faults=(Fault("power", (3,), 5.0, 30.0),), disk=(disk,)))
     world.run()
     ((sat_out, entered),) = entries(world).values()
     since = entered - sat_out
@@ -202,6 +202,7 @@ def it_releases_while_it_adopts(patch):
 
     def eager(self, number):
         sit_out(self, number)
+        self._base = self.body
         self.release(number)
 
     patch.setattr(WorldLearner, "sit_out", eager)
