@@ -81,9 +81,10 @@ class Exchange:
 
     def deliver(self) -> None:
         """Put the bodies for all receivers that are ready in their send queues."""
-        if self._ledger_guard.why_no_release() is not None:  # this peer ends with its next wait
+        pending = self.outbox.pending()
+        if not pending or self._ledger_guard.why_no_release() is not None:  # this peer ends with its next wait
             return
-        for number, rank in self.outbox.pending():
+        for number, rank in pending:
             neighbor = self._members[rank]
             there = neighbor.current_round
             if there > number and not self.schedule.fits(number, rank, there):

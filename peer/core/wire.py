@@ -393,7 +393,8 @@ def unpack(header: Buffer) -> dict[str, Any]:
         )
     except Exception as error:  # msgpack raises many kinds, which all mean "not msgpack"
         raise ProtocolError("malformed", f"header is not msgpack as expected: {type(error).__name__}") from error
-    if not isinstance(fields, dict) or len(fields) > HEADER_FIELDS or not _is_flat(fields, HEADER_DEPTH):
+    deep = made.containers > HEADER_DEPTH and not _is_flat(fields, HEADER_DEPTH)  # few are not within each other often
+    if not isinstance(fields, dict) or len(fields) > HEADER_FIELDS or deep:
         raise ProtocolError("malformed", "header is not a message's")
     return fields
 
@@ -401,20 +402,19 @@ def unpack(header: Buffer) -> dict[str, Any]:
 class _Made:
     """Counts containers while they are made."""
 
-    def __init__(self) -> None:
-        self._left = HEADER_CONTAINERS
+    containers = 0
 
     def sequence(self, values: list[Any]) -> list[Any]:
-        self._left -= 1
-        if self._left < 0:
+        self.containers += 1
+        if self.containers > HEADER_CONTAINERS:
             raise ValueError("too many containers")
         return values
 
     def table(self, pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
-        self._left -= 1
+        self.containers += 1
         found = dict(pairs)
         # Of two values of one key, two programs could each take another.
-        if self._left < 0 or len(found) < len(pairs) or {*map(type, found)} - {str}:
+        if self.containers > HEADER_CONTAINERS or len(found) < len(pairs) or {*map(type, found)} - {str}:
             raise ValueError("too many containers, a key twice, or one that is not text")
         return found
 

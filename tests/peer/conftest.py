@@ -138,11 +138,11 @@ class VectorLearner:
         self._stop.set()
 
     def copied(self):
-        message = json.dumps(self.body.tolist())
-        return lambda directory: (directory / "body.json").write_text(message)
+        body = self.body.copy()
+        return lambda directory: np.save(directory / "body.npy", body)
 
     def load(self, directory):
-        self.body = np.array(json.loads((directory / "body.json").read_text()))
+        self.body = np.load(directory / "body.npy")
 
     def write_model(self, path):
         path.write_bytes(self.body.tobytes())

@@ -10,7 +10,7 @@ from tests.world.members import Change, MemberScenario, MemberWorld
 _QUICK = {"disk": (0.0,), "wait": 120.0}
 
 
-def _play(topology, size, *, rounds=60, **how):
+def _play(topology, size, *, rounds=48, **how):
     scenario = MemberScenario(1, topology, size, rounds, **{**_QUICK, **how})
     return MemberWorld(scenario, log=False).run()
 
@@ -85,7 +85,7 @@ def a_lost_disk_had_the_list():
     """Presence says for ever that the disk has it."""
     world = _play("full", 4, faults=(Fault("lose", (3,), 15, 3),), changes=(Change(2, 0, rounds=10),))
     _agree(world, range(4))
-    assert all(life.outcome.completed_rounds == 70 for life in world.present)
+    assert all(life.outcome.completed_rounds == 58 for life in world.present)
     return _ends(world, range(4))
 
 
@@ -134,7 +134,7 @@ def a_newcomer_is_out_before_its_entry():
 def away_while_all_neighbors_change(hidden=()):
     """A member is away while all neighbors that it knows leave and newcomers take their places."""
     changes = (Change(30, 3, remove=(1,), add=1), Change(60, 3, remove=(5,), add=1))
-    world = _play("ring", 6, rounds=130, hidden=hidden, faults=(Fault("power", (0,), 5, 100),), changes=changes)
+    world = _play("ring", 6, rounds=105, hidden=hidden, faults=(Fault("power", (0,), 5, 100),), changes=changes)
     _agree(world, [0, 2, 3, 4, 6, 7])
     return _ends(world, [0, 2, 3, 4, 6, 7])
 
@@ -142,7 +142,7 @@ def away_while_all_neighbors_change(hidden=()):
 def a_lost_disk_among_strangers():
     """The same, and its disk is lost: by the federation file all its neighbors have gone."""
     changes = (Change(30, 3, remove=(1,), add=1), Change(60, 3, remove=(5,), add=1))
-    world = _play("ring", 6, rounds=130, faults=(Fault("lose", (0,), 5, 100),), changes=changes)
+    world = _play("ring", 6, rounds=105, faults=(Fault("lose", (0,), 5, 100),), changes=changes)
     _agree(world, [0, 2, 3, 4, 6, 7])
     return _ends(world, [0, 2, 3, 4, 6, 7])
 
@@ -281,9 +281,9 @@ def whole_rounds():
     for topology, place in (("ring", 3), ("line", 1), ("line", 3), ("full", 0), ("star", 2), ("exponential", 1)):
         changes = (
             Change(3.3 + place / 5, place, topology="ring" if topology != "ring" else "full"),
-            Change(20.1 + place / 5, place + 1, remove=((place + 3) % 6,)),
+            Change(12.1 + place / 5, place + 1, remove=((place + 3) % 6,)),
         )
-        world = _play(topology, 6, rounds=36, changes=changes, disk=(0.0, 0.2, 1.0))
+        world = _play(topology, 6, rounds=22, changes=changes, disk=(0.0, 0.2, 1.0))
         error, partial = world.columns()
         assert error < 1e-12, (topology, place, error)
         assert partial <= len(changes), (topology, place, partial)

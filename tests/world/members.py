@@ -6,12 +6,13 @@ import random
 from dataclasses import dataclass, replace
 from functools import partial
 
+import msgpack
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from dpeer.exceptions import PeersMissing, TopologyError
 from dpeer.peer.config import ListsConfig
 from dpeer.peer.core.member_list import NO_KEY, Former, Key, Member, MemberList, Signers, Stamp, by_rank, is_quorum
-from dpeer.peer.core.wire import USES_BYTES, unpack
+from dpeer.peer.core.wire import USES_BYTES, is_chunk
 from dpeer.simulation.network import later
 from tests.world.disk import Disk
 from tests.world.faults import Fault
@@ -262,15 +263,16 @@ class MemberWorld(World):
 
     def _sent(self, source, target, frames):
         super()._sent(source, target, frames)
-        if bytes(frames[0])[:1] == b"\xc1":
+        if is_chunk(frames):
             return
-        fields, disk = unpack(frames[0]), self.disks[source]
-        if fields.get("kind") in ("hello", "heartbeat"):
+        fields, disk = msgpack.unpackb(frames[0]), self.disks[source]
+        if fields.get("kind") in ("hello", "heartbeat") and fields["stamps"]:
             said = by_rank([(Stamp(*(Key(*key) for key in one)), ranks) for one, ranks in fields["stamps"]]).get(source)
             if said is not None:
                 counts, waits = disk.lists
                 have = Stamp((counts or self.zero).key, NO_KEY if waits is None else waits.key)
-                self.check(said <= have, f"rank {source} says {said}, and has {have} on disk")
+                if not said <= have:
+                    self.fail(f"rank {source} says {said}, and has {have} on disk")
 
     # -- the end -------------------------------------------------------------------------------------------
 

@@ -436,9 +436,11 @@ class World:
             self.check(fields["rank"] == source, f"rank {source} sends a body of rank {fields['rank']}")
             returns.sends(self, life, fields["round"])
             restores.sends(self, source, fields["round"])
-            self.check(fields["round"] in charged, f"rank {source} sends a body that was not charged: {fields}")
+            if fields["round"] not in charged:
+                self.fail(f"rank {source} sends a body that was not charged: {fields}")
             receivers = self.graph(source, fields["round"]).out_neighbors
-            self.check(target in receivers, f"rank {source} sends round {fields['round']} to {target}, not {receivers}")
+            if target not in receivers:
+                self.fail(f"rank {source} sends round {fields['round']} to {target}, not {receivers}")
             invariants.memory(self, life)
             invariants.links(self, life)
 
