@@ -8,7 +8,6 @@ hand: on synthetic examples it must give the gradient of the example alone, with
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -22,9 +21,6 @@ from dpeer.training.dpsgd.gradient_factors import ExampleGradients
 from dpeer.training.dpsgd.separable_layers import is_known_loss, is_known_model
 from dpeer.training.flat import Flat
 from dpeer.training.net import Net
-
-BACKENDS: Mapping[str, Backend] = {"layers": by_layers, "vectorized": vectorized, "one-by-one": one_by_one}
-"""The quickest first."""
 
 _COMPARED = 4
 """Synthetic examples that are computed by each backend, and alone."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -37,74 +36,31 @@ from dpeer.training.errors import blame
 from dpeer.training.flat import Flat
 from dpeer.training.net import Net
 
-GradientsOf = Callable[[Any, Tensor, Tensor], Mapping[str, ParameterGradients]]
-"""From a layer, its input and the gradient of its output (examples first) to its parameters' gradients by name."""
+Rule = Callable[[Any, Tensor, Tensor, int], Mapping[str, ParameterGradients]]
+"""From a layer, its input, the gradient of its output and the number of examples to its parameters' gradients by name.
+Each example has one row of them, or several that lie one after the other, as windows of an image do."""
 
 
-@dataclass(frozen=True)
-class LayerRule:
-    """How the gradients of a layer's parameters are computed.
-
-    Attributes:
-        compute: Does it.
-        any_dims: Whether it takes any dimensions between that of the examples and those of the layer.
-    """
-
-    compute: GradientsOf
-    any_dims: bool
-
-    def __call__(self, layer: nn.Module, x: Tensor, g: Tensor, examples: int) -> Mapping[str, ParameterGradients]:
-        """The gradients, by a layer's input and that of its output, of which each example may have several rows."""
-        if len(x) == examples:
-            return self.compute(layer, x, g)
-        if self.any_dims:
-            return self.compute(layer, x.reshape(examples, -1, *x.shape[1:]), g.reshape(examples, -1, *g.shape[1:]))
-        found = self.compute(layer, x, g)
-        return {
-            name: each.added(examples) if isinstance(each, DenseGradients) else each for name, each in found.items()
-        }
-
-
-_RULES: dict[type[nn.Module], LayerRule] = {}
-
-
-def register(*kinds: type[nn.Module], any_dims: bool = False) -> Callable[[GradientsOf], GradientsOf]:
-    """Decorator that registers the rule of layer types. One derived from them has no rule: it may compute anything."""
-
-    def registered(compute: GradientsOf) -> GradientsOf:
-        for kind in kinds:
-            _RULES[kind] = LayerRule(compute, any_dims)
-        return compute
-
-    return registered
-
-
-def rule_of(layer: nn.Module) -> LayerRule | None:
-    """The rule of a layer; None without one, or where the layer's settings make it do more than its rule."""
-    match layer:
-        case nn.Conv1d() | nn.Conv2d() | nn.Conv3d():
-            usual = layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
-        case nn.Embedding():
-            usual = layer.max_norm is None and not layer.scale_grad_by_freq and not layer.sparse
-        case _:
-            usual = True
-    return _RULES.get(type(layer)) if usual else None
-
-
-@register(nn.Linear, any_dims=True)
-def _linear(layer: nn.Linear, x: Tensor, g: Tensor) -> Mapping[str, ParameterGradients]:
-    x, g = x.reshape(len(x), -1, layer.in_features), g.reshape(len(g), -1, layer.out_features)
+def _linear(layer: nn.Linear, x: Tensor, g: Tensor, examples: int) -> Mapping[str, ParameterGradients]:
+    x, g = x.reshape(examples, -1, layer.in_features), g.reshape(examples, -1, layer.out_features)
     return {"weight": sequence_gradients(g, x), "bias": DenseGradients(g.sum(1))}
 
 
-@register(nn.Conv1d, nn.Conv2d, nn.Conv3d)
-def _convolution(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor, g: Tensor) -> Mapping[str, ParameterGradients]:
+_Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
+
+
+def _convolution(layer: _Convolution, x: Tensor, g: Tensor, examples: int) -> Mapping[str, ParameterGradients]:
     left = g.reshape(len(g) * layer.groups, layer.out_channels // layer.groups, -1)
     weight = product(left, _patches(layer, x, g).flatten(0, 1).transpose(1, 2))[..., : layer.weight[0].numel()]
-    return {"weight": DenseGradients(weight.reshape(len(g), -1)), "bias": DenseGradients(g.flatten(2).sum(2))}
+    return {"weight": _added(weight.reshape(len(g), -1), examples), "bias": _added(g.flatten(2).sum(2), examples)}
 
 
-def _patches(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor, g: Tensor) -> Tensor:
+def _added(rows: Tensor, examples: int) -> DenseGradients:
+    """The gradients of examples, of those of their rows, shape (rows, values)."""
+    return DenseGradients(rows if len(rows) == examples else rows.view(examples, -1, rows.shape[1]).sum(1))
+
+
+def _patches(layer: _Convolution, x: Tensor, g: Tensor) -> Tensor:
     """The patches that the filters see, shape (examples, groups, values that a filter sees, places).
 
     Behind the values are zeros, up to a multiple of `MULTIPLE`: the product would else be made of one more copy.
@@ -126,32 +82,41 @@ def _patches(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor, g: Tensor) -> 
     return padded
 
 
-@register(nn.GroupNorm)
-def _group_norm(layer: nn.GroupNorm, x: Tensor, g: Tensor) -> Mapping[str, ParameterGradients]:
+def _group_norm(layer: nn.GroupNorm, x: Tensor, g: Tensor, examples: int) -> Mapping[str, ParameterGradients]:
     normal = functional.group_norm(x, layer.num_groups, eps=layer.eps)
     shape = (len(x), layer.num_channels, -1)
-    return {
-        "weight": DenseGradients((g * normal).reshape(shape).sum(2)),
-        "bias": DenseGradients(g.reshape(shape).sum(2)),
-    }
+    weight, bias = ((g * normal).reshape(shape).sum(2), g.reshape(shape).sum(2))
+    return {"weight": _added(weight, examples), "bias": _added(bias, examples)}
 
 
-@register(nn.LayerNorm, any_dims=True)
-def _layer_norm(layer: nn.LayerNorm, x: Tensor, g: Tensor) -> Mapping[str, ParameterGradients]:
+def _layer_norm(layer: nn.LayerNorm, x: Tensor, g: Tensor, examples: int) -> Mapping[str, ParameterGradients]:
     normal = functional.layer_norm(x, list(layer.normalized_shape), eps=layer.eps)
-    shape = (len(x), -1, torch.Size(layer.normalized_shape).numel())
+    shape = (examples, -1, torch.Size(layer.normalized_shape).numel())
     return {
         "weight": DenseGradients((g * normal).reshape(shape).sum(1)),
         "bias": DenseGradients(g.reshape(shape).sum(1)),
     }
 
 
-@register(nn.Embedding, any_dims=True)
-def _embedding(layer: nn.Embedding, x: Tensor, g: Tensor) -> Mapping[str, ParameterGradients]:
-    places, g = x.reshape(len(x), -1), g.reshape(len(g), -1, layer.embedding_dim)
+def _embedding(layer: nn.Embedding, x: Tensor, g: Tensor, examples: int) -> Mapping[str, ParameterGradients]:
+    places, g = x.reshape(examples, -1), g.reshape(examples, -1, layer.embedding_dim)
     if layer.padding_idx is not None:
         g = g.masked_fill((places == layer.padding_idx)[:, :, None], 0.0)
     return {"weight": EmbeddingGradients(places, g, layer.num_embeddings)}
+
+
+_RULES: Mapping[type[nn.Module], Rule] = {
+    nn.Linear: _linear, nn.Conv1d: _convolution, nn.Conv2d: _convolution, nn.Conv3d: _convolution,
+    nn.GroupNorm: _group_norm, nn.LayerNorm: _layer_norm, nn.Embedding: _embedding,
+}  # fmt: skip
+"""By the very type of a layer: one derived from it may compute anything."""
+
+
+def _rule_of(layer: nn.Module) -> Rule | None:
+    """The rule of a layer; None without one, or where a convolution pads otherwise than its rule."""
+    if isinstance(layer, _Convolution) and (layer.padding_mode != "zeros" or isinstance(layer.padding, str)):
+        return None
+    return _RULES.get(type(layer))
 
 
 def by_layers(net: Net, part: Flat, inputs: Any, targets: Any, examples: int) -> ExampleGradients:
@@ -198,20 +163,18 @@ def by_layers(net: Net, part: Flat, inputs: Any, targets: Any, examples: int) ->
     return ExampleGradients(losses.detach().float(), parts, examples, part.count)
 
 
-def _owners(
-    module: nn.Module, part: Flat
-) -> tuple[dict[nn.Module, tuple[LayerRule, dict[str, slice]]], dict[str, slice]]:
+def _owners(module: nn.Module, part: Flat) -> tuple[dict[nn.Module, tuple[Rule, dict[str, slice]]], dict[str, slice]]:
     """Where the parameters that are trained are used, and their places.
 
     Returns:
         The layers, each with its rule and its own parameters by name; and the parameters of no layer, by name.
     """
-    layers: dict[nn.Module, tuple[LayerRule, dict[str, slice]]] = {}
+    layers: dict[nn.Module, tuple[Rule, dict[str, slice]]] = {}
     loose: dict[str, slice] = {}
     for name, parameter, place in part.layout:
         owner, _, own = name.rpartition(".")
         layer = module.get_submodule(owner)
-        rule = rule_of(layer)
+        rule = _rule_of(layer)
         if rule is not None:
             layers.setdefault(layer, (rule, {}))[1][own] = place
         elif parameter.ndim > 1 and len(parameter) == 1:

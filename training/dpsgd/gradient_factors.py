@@ -26,9 +26,9 @@ class ParameterGradients(ABC):
     def __init__(self, *factors: Tensor) -> None:
         self._factors = factors
 
-    @abstractmethod
     def squares(self) -> Tensor:
-        """The squared length of each gradient, shape (examples,)."""
+        """The squared length of each gradient, shape (examples,); here of the one factor's."""
+        return row_norms(self._factors[0].flatten(1)).square()
 
     @abstractmethod
     def row(self, example: int) -> Tensor:
@@ -68,10 +68,6 @@ def row_norms(rows: Tensor) -> Tensor:
 class DenseGradients(ParameterGradients):
     """Gradients as a matrix with a row for each example, the one factor."""
 
-    def squares(self) -> Tensor:
-        """See `ParameterGradients`."""
-        return row_norms(self._factors[0]).square()
-
     def row(self, example: int) -> Tensor:
         """See `ParameterGradients`."""
         return self._factors[0][example]
@@ -80,11 +76,6 @@ class DenseGradients(ParameterGradients):
         """See `ParameterGradients`."""
         some = torch.split(self._factors[0], _AT_ONCE, dim=1)
         return torch.cat([weights @ values.to(weights.dtype) for values in some], dim=1)
-
-    def added(self, examples: int) -> DenseGradients:
-        """The gradients of so many examples, each of which has several rows here, side by side."""
-        (values,) = self._factors
-        return DenseGradients(values.view(examples, -1, values.shape[1]).sum(1))
 
 
 @dataclass
@@ -201,10 +192,6 @@ class EmbeddingGradients(ParameterGradients):
         values = values.gather(1, order[:, :, None].expand(-1, -1, width)).reshape(-1, width)
         added = values.new_zeros(examples * count, width).index_add_(0, into.flatten(), values)
         super().__init__(added.view(examples, count, width))
-
-    def squares(self) -> Tensor:
-        """See `ParameterGradients`."""
-        return row_norms(self._factors[0].flatten(1)).square()
 
     def row(self, example: int) -> Tensor:
         """See `ParameterGradients`."""

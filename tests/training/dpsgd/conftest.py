@@ -10,9 +10,14 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from dpeer.training import Hyperparameters, Task, Trainer
+from dpeer.training.dpsgd.backends import one_by_one, vectorized
+from dpeer.training.dpsgd.by_layers import by_layers
 from dpeer.training.split import split
 
 Make = Callable[..., Trainer]
+
+BACKENDS = {"layers": by_layers, "vectorized": vectorized, "one-by-one": one_by_one}
+"""The quickest first."""
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from dpeer.training.dpsgd import backend_choice, separable_layers
-from dpeer.training.dpsgd.backend_choice import BACKENDS, choose
+from dpeer.training.dpsgd.backend_choice import choose
 from dpeer.training.dpsgd.backends import UnsupportedModel
 from dpeer.training.dpsgd.by_layers import by_layers
 from dpeer.training.dpsgd.gradient_factors import DenseGradients
 from dpeer.training.models.networks import Block
 from dpeer.training.trainer import Trainer
 
-from .conftest import by_a_loop
+from .conftest import BACKENDS, by_a_loop
 
 N = 6
 
@@ -212,7 +212,6 @@ def test_a_backend_whose_gradients_depend_on_their_place_is_not_taken(
         every = torch.eye(found.examples)
         return replace(found, parts=[(place, DenseGradients(part.sums(every) * moved)) for place, part in found.parts])
 
-    monkeypatch.setattr(backend_choice, "BACKENDS", {"shaky": shaky, "vectorized": BACKENDS["vectorized"]})
     monkeypatch.setattr(backend_choice, "by_layers", shaky)
     peer, _, _ = setting("linear", make_trainer)
     with peer.training(peer.model):

@@ -11,13 +11,12 @@ from torch.nn.functional import cross_entropy
 
 from dpeer.privacy.mechanism import GRADIENT_MARGIN, ClippedSum
 from dpeer.training.batch_loader import Batch
-from dpeer.training.dpsgd.backend_choice import BACKENDS
 from dpeer.training.dpsgd.gradient import GroupSums, PrivateGradient
 from dpeer.training.dpsgd.gradient_factors import DenseGradients, ExampleGradients, SequenceGradients
 from dpeer.training.models.networks import DigitsNet
 from dpeer.training.trainer import Trainer
 
-from .conftest import by_a_loop
+from .conftest import BACKENDS, by_a_loop
 
 N = 23
 Make = Callable[..., Trainer]

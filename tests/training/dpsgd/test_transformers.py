@@ -13,7 +13,6 @@ from torch.utils.data import TensorDataset
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer
 from dpeer.training.dpsgd import separable_layers
-from dpeer.training.dpsgd.backend_choice import BACKENDS
 from dpeer.training.dpsgd.backends import UnsupportedModel
 from dpeer.training.dpsgd.gradient import TOGETHER, PrivateGradient
 from dpeer.training.lora.adapting import adapted
@@ -21,6 +20,8 @@ from dpeer.training.models import build_model, last_linear
 from dpeer.training.split import split
 from dpeer.training.task import Recipe
 from tests.thinning import only
+
+from .conftest import BACKENDS
 
 pytestmark = pytest.mark.slow
 
