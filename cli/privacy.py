@@ -17,7 +17,7 @@ from dpeer.cli.tables import filled, json_option, plain_table, print_table
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.starting import own_rank
 from dpeer.privacy import Guarantee, SampleGuarantee, accounting
-from dpeer.privacy.accounting import ACCOUNTANTS, Accountant, Charge, tightest
+from dpeer.privacy.accounting import Accountant, Charge, tightest
 from dpeer.privacy.guarantee import check_delta, default_delta, phases_of
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.results.files import finite
@@ -82,10 +82,9 @@ _count = partial(click.option, type=click.IntRange(1, 10**9))
 @_count("--head-steps", metavar="K", help="Sample: local steps of the head in a round; for --dp-head alternate.")
 @click.option(
     "--accountant",
-    type=click.Choice(ACCOUNTANTS),
-    show_default="exact; pld where steps are sampled",
-    help="exact: a closed form, without sampling; pld: privacy loss distributions, with sampling; rdp: Renyi, an "
-    "upper bound.",
+    type=click.Choice(["tight", "rdp"]),
+    default="tight",
+    help="tight: a closed form, or with sampling privacy loss distributions; rdp: Renyi, an upper bound.",
 )
 @click.option(
     "--federation",
@@ -108,7 +107,7 @@ def privacy(as_json: bool, federation: Path | None, rank: str | None, **given: A
       dpeer privacy --privacy sample --target-epsilon 3 --batch-size 32 --records 2000 --steps 20 --rounds 20
       dpeer privacy --federation dpeer.toml --rank 3
     """  # noqa: D301 - \b is click's
-    accountant: Accountant | None = given["accountant"]
+    accountant: Accountant = given["accountant"]
     if federation is not None:
         _check_answered(federation)
         from dpeer.federation.trial_build import planned_privacy  # torch, which takes a second
@@ -217,18 +216,18 @@ def _described(
     rounds: int,
     size: int | None,
     parameters: int | None,
-    accountant: Accountant | None,
+    accountant: Accountant,
 ) -> tuple[dict[str, Any], TableRows, list[str]]:
     """What is promised: the values of the JSON, the rows of the table, and a sentence on whether training survives."""
-    accountant = accountant or tightest(made.charges(rounds))
     epsilon = made.epsilon(rounds, accountant)
+    method = "rdp" if accountant == "rdp" else tightest(made.charges(rounds))
     found: dict[str, Any] = {
         "epsilon": epsilon,
         "delta": made.delta,
         "noise_multiplier": made.noise_multiplier,
         "noise_std": made.noise_std,
         "rounds": rounds,
-        "accountant": accountant,
+        "accountant": method,
     }
     noise, whole, moved = "noise that protects", "a message", "updates"
     protects = "against a neighbor, which sees every message"
@@ -260,7 +259,7 @@ def _described(
         *drawn,
         ("delta", f"{made.delta:g}", "probability that epsilon does not hold"),
         *each,
-        ("accountant", accountant, _MEANT[accountant]),
+        ("accountant", method, _MEANT[method]),
     ]
     if size is None or parameters is None:
         return found, rows, []

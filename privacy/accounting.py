@@ -1,7 +1,7 @@
 """Accounting: the epsilon of composed Gaussian releases and Poisson-sampled steps, and the least noise for an epsilon.
 
 * `exact`: the closed form of `gaussian_epsilon`, for releases that are not sampled;
-* `pld`: privacy loss distributions, tight up to a discretisation that errs upwards; without sampling the closed form;
+* `pld`: privacy loss distributions, tight up to a discretisation that errs upwards, where something is sampled;
 * `rdp`: Renyi differential privacy, an upper bound, to compare with papers that used it.
 
 The last two are those of `dp-accounting`, which takes two seconds to import and is imported when it is needed. It is
@@ -27,17 +27,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from scipy.special import erfcx, log_ndtr, ndtri
 
-from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.exceptions import ConfigurationError
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-Accountant = Literal["exact", "pld", "rdp"]
-ACCOUNTANTS: tuple[str, ...] = get_args(Accountant)
+Accountant = Literal["tight", "rdp"]
+"""`tight` is `exact` or `pld`, as the charges need it."""
 
 _LEAST_DELTA = 1e-10
 """The least delta for `pld`: below it the errors of Fourier transforms, up to about 1e-12, begin to count."""
@@ -95,13 +95,13 @@ def merged(charges: Iterable[Charge]) -> tuple[Charge, ...]:
     return tuple(sorted(Charge(*kind, number) for kind, number in steps.items() if number))
 
 
-def tightest(charges: Iterable[Charge]) -> Accountant:
-    """The accountant with the least bound that never lies below the truth: the closed form where nothing is sampled."""
+def tightest(charges: Iterable[Charge]) -> Literal["exact", "pld"]:
+    """The method with the least bound that never lies below the truth: the closed form where nothing is sampled."""
     return "exact" if all(charge.sampling_rate == 1.0 for charge in charges) else "pld"
 
 
-def total_epsilon(charges: Iterable[Charge], delta: float, accountant: Accountant | None = None) -> float:
-    """The epsilon of the composition of all these charges, in whatever order; by default by the tightest accountant.
+def total_epsilon(charges: Iterable[Charge], delta: float, accountant: Accountant = "tight") -> float:
+    """The epsilon of the composition of all these charges, in whatever order.
 
     Raises:
         ConfigurationError: A value is out of its range, or the accountant cannot compute it.
@@ -109,25 +109,16 @@ def total_epsilon(charges: Iterable[Charge], delta: float, accountant: Accountan
     if not 0.0 < delta < 1.0:
         raise ConfigurationError(f"delta {delta:g}: choose one above 0 and below 1, for example 1e-5")
     found = merged(charges)
-    if accountant not in (*ACCOUNTANTS, None):
-        raise UnknownName("accountant", str(accountant), ACCOUNTANTS)
     if accountant == "rdp":
         return _rdp(found, delta) if found else 0.0
-    if tightest(found) == "exact":
-        return _rough(found, delta)
-    if accountant == "exact":
-        raise ConfigurationError(
-            f"accountant exact with sampling {found[0].sampling_rate:g}: the closed form knows no sampling: choose pld "
-            "(tight) or rdp"
-        )
-    return _pld(found, delta)
+    return _rough(found, delta) if tightest(found) == "exact" else _pld(found, delta)
 
 
 def least_noise(
     charged: Callable[[float], Iterable[Charge]],
     target: float,
     delta: float,
-    accountant: Accountant | None = None,
+    accountant: Accountant = "tight",
     *,
     digits: int,
 ) -> float:
@@ -148,11 +139,6 @@ def least_noise(
     def excess(log: float, rough: bool = False) -> float:
         """The logarithm of the epsilon with a noise over the target: nearly a straight line in that of the noise."""
         charges = merged(charged(math.exp(log)))
-        if not rough and accountant != "rdp" and tightest(charges) == "pld" and _rough(charges, delta) > _LARGEST:
-            raise ConfigurationError(
-                f"--target-epsilon {target:g}: the noise is too little for accountant pld: use rdp, or choose a "
-                "smaller epsilon"
-            )
         found = _rough(charges, delta) if rough else total_epsilon(charges, delta, accountant)
         return math.log(max(found, 1e-12) / target)
 
@@ -207,10 +193,9 @@ def _pld(charges: tuple[Charge, ...], delta: float) -> float:
         raise ConfigurationError(f"steps {steps:,}: accountant pld counts up to {_MOST_STEPS:,}: use rdp")
     about = _rough(charges, delta)
     if about > _LARGEST:
-        noise = min(charge.noise_multiplier for charge in charges)
         raise ConfigurationError(
-            f"noise multiplier {noise:g} for {steps:,} steps: epsilon is in the thousands, beyond accountant pld: use "
-            "rdp, or choose more noise"
+            f"epsilon of about {about:.0e} for {steps:,} steps: beyond accountant pld, and no protection: choose more "
+            "noise, or a smaller epsilon; or use rdp"
         )
     grid, last = min(max(about, _SMALL) / 8.0, 0.25), math.inf
     while True:

@@ -91,7 +91,7 @@ class GaussianGuarantee:
         """The mechanism of every release or step, for the first line of the ledger, as plain JSON values."""
         return {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.name != "phases"}
 
-    def epsilon(self, rounds: int, accountant: Accountant | None = None) -> float:
+    def epsilon(self, rounds: int, accountant: Accountant = "tight") -> float:
         """Epsilon at this guarantee's delta after so many rounds.
 
         Raises:
@@ -99,7 +99,7 @@ class GaussianGuarantee:
         """
         return accounting.total_epsilon(self.charges(rounds), self.delta, accountant)
 
-    def calibrated(self, epsilon: float, rounds: int, accountant: Accountant | None = None) -> Self:
+    def calibrated(self, epsilon: float, rounds: int, accountant: Accountant = "tight") -> Self:
         """The same guarantee with the least noise, of so many `digits`, that lets so many rounds stay within epsilon.
 
         Raises:

@@ -54,7 +54,7 @@ WITHOUT_TORCH = {
     "import dpeer.training.models": (set(), {"transformers"}),
     "import dpeer.cli.start, dpeer.cli.simulate, dpeer.cli.topology, dpeer.cli.algorithms": ({"click"}, {"matplotlib"}),
     "import dpeer.cli.schema": (set(), {"sklearn", "pyarrow"}),
-    f"{COMMAND}{PRIVACY}'exact'])": (set(), {"dp_accounting"}),
+    f"{COMMAND}{PRIVACY}'tight'])": (set(), {"dp_accounting"}),
     f"{COMMAND}{PRIVACY}'rdp'])": ({"dp_accounting"}, set()),
     f"{COMMAND}main(['report', 'dpeer-run'])": ({"matplotlib"}, set()),
     f"{COMMAND}main(['topology', 'show', '--plot', 'a.png'])": ({"matplotlib"}, set()),
