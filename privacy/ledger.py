@@ -29,19 +29,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import TypeAdapter, ValidationError
+
 from dpeer.atomic import flush, owner_only
 from dpeer.exceptions import CheckpointError, ConfigurationError
 from dpeer.privacy.accounting import Charge
 from dpeer.privacy.noise import SCHEME
+from dpeer.sections import Mistake
 
 FOLDER = "privacy"
 LEDGER = "ledger.jsonl"
 _BYTES = "released-"
 
 Level = Literal["client", "sample"]
-
-_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, ConfigurationError)
-"""The errors of parsing a line of another format."""
 
 
 @dataclass(frozen=True)
@@ -64,23 +64,14 @@ class Charged:
     stated: bool = False
     ended: bool = False
 
-    @classmethod
-    def parse(cls, line: Mapping[str, Any]) -> Charged:
-        """What `values` gives, read back."""
-        return cls(
-            int(line["round"]),
-            str(line["sha256"]) if "sha256" in line else None,
-            line.get("to"),
-            Charge(**line["charge"]) if "charge" in line else None,
-            line.get("stated") is True,
-            line.get("ended") is True,
-        )
-
     @property
     def values(self) -> dict[str, Any]:
         """The JSON values of what it has, but for its time."""
         every = dataclasses.asdict(self)
         return {name: value for name, value in every.items() if value is not None and value is not False}
+
+
+_CHARGED = TypeAdapter(Charged)
 
 
 @dataclass
@@ -270,14 +261,15 @@ def read(path: Path) -> Record:
             return Record()
         first = lines[0]
         run = Record(
-            dict(first["mechanism"]), first["noise"], first["data"], [Charged.parse(line) for line in lines[1:]]
+            dict(first["mechanism"]), first["noise"], first["data"], [*map(_CHARGED.validate_python, lines[1:])]
         )
         if len({line.charge is None and not line.ended for line in run.lines}) > 1:
             raise ValueError("some of its lines charge steps and some do not")
         return run
-    except (*_MALFORMED, IsADirectoryError) as error:
+    except (ValueError, KeyError, TypeError, ConfigurationError, IsADirectoryError) as error:
+        why = Mistake(error).wrong if isinstance(error, ValidationError) else error
         raise CheckpointError(
-            f"the privacy ledger {str(path)!r} is damaged ({error}): what was released is not known any more; "
+            f"the privacy ledger {str(path)!r} is damaged ({why}): what was released is not known any more; "
             "restore the file as it was last (an older copy will not do), or start a run in another --out"
         ) from error
 
