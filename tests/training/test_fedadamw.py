@@ -1,140 +1,33 @@
-"""FedAdamW against its recursion, written down once more in numpy and float64; and what its options leave out."""
+"""FedAdamW and the AdamW that it steps with: second moments without the noise, and changes that are not followed."""
 
-import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils.data import TensorDataset
 
-from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.flat import Flat
 from dpeer.training.optimizers import AdamW, Knowledge
 from tests.training.dp_learners import sampled
+from tests.training.linear import peers
 from tests.training.small import gossip, mix, small_task
-
-Vector = NDArray[np.float64]
-SIZE, SAMPLES, ROUNDS, STEPS, SEED = 4, 24, 3, 5, 7
-A, B = slice(0, 6), slice(6, 9)
-BODY, HEAD = slice(0, 9), slice(9, 18)
-RATE, DECAY = 0.02, 0.1
-H = Hyperparameters(
-    body_lr=RATE, weight_decay=DECAY, lr_schedule="cosine", rounds=ROUNDS, batch_size=SAMPLES, local_steps=STEPS,
-    body_epochs=1, grad_clip=None,
-)  # fmt: skip
-
-
-class Net(nn.Module):
-    """a(first five) + b(last three) + v(all): a body of two blocks, of which one is a weight and a bias, and a head."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.a, self.b, self.v = nn.Linear(5, 1), nn.Linear(3, 1, bias=False), nn.Linear(8, 1)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = (self.a(x[:, :5]) + self.b(x[:, 5:]) + self.v(x)).squeeze(1)
-        return out
-
-
-def half_square(outputs: Tensor, targets: Tensor) -> Tensor:
-    return 0.5 * ((outputs - targets) ** 2).mean()
-
-
-def data(rank: int) -> tuple[Vector, Vector]:
-    rng = np.random.default_rng([rank, 1])
-    x = rng.normal(size=(SAMPLES, 8)) * np.array([3.0] * 5 + [0.2] * 3)
-    return x, x @ rng.normal(size=8) + 0.5 * rank
-
-
-def task(rank: int, head: tuple[str, ...] = ("v",)) -> Task:
-    torch.manual_seed(SEED)
-    x, y = data(rank)
-    dataset = TensorDataset(torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32))
-    return Task(model=Net(), head=head, train=dataset, test=dataset, loss=half_square)
-
-
-def learners(algorithm: str = "fedadamw", head: tuple[str, ...] = ("v",), **options: Any) -> list[TorchLearner]:
-    return [build_learner(task(r, head), algorithm, H, rank=r, seed=SEED, options=options) for r in range(SIZE)]
-
-
-def recursion(rounds: int, aggregate: str = "mean", gamma: float = 0.5) -> tuple[list[Vector], list[Vector]]:
-    """All peers' parameters, and what is known of their second moments, after so many rounds."""
-    designs = []
-    for rank in range(SIZE):
-        x, y = data(rank)
-        designs.append((np.hstack([x[:, :5], np.ones((SAMPLES, 1)), x[:, 5:], x, np.ones((SAMPLES, 1))]), y))
-    start = torch.cat([parameter.detach().reshape(-1) for parameter in task(0).model.parameters()]).double().numpy()
-    w = [start.copy() for _ in range(SIZE)]
-    known = [np.zeros(18) for _ in range(SIZE)]
-    moved = [np.zeros(18) for _ in range(SIZE)]
-    ring = [[(i - 1) % SIZE, i, (i + 1) % SIZE] for i in range(SIZE)]
-    for number in range(rounds):
-        lr = RATE * (1 + math.cos(math.pi * number / ROUNDS)) / 2
-        sent, seconds = [], []
-        for i, (design, y) in enumerate(designs):
-            u, m, v = w[i].copy(), np.zeros(18), known[i].copy()
-            for k in range(1, STEPS + 1):
-                g = design.T @ (design @ u - y) / SAMPLES
-                m = 0.9 * m + 0.1 * g
-                v = 0.999 * v + 0.001 * g**2
-                unbiased = v if known[i].any() else v / (1 - 0.999**k)
-                u = u - lr * (m / (1 - 0.9**k) / (np.sqrt(unbiased) + 1e-8) + gamma * moved[i] + DECAY * u)
-            second = unbiased.copy()
-            if aggregate == "mean":
-                for block in (A, B, HEAD):
-                    second[block] = second[block].mean()
-            sent.append(u)
-            seconds.append(second if aggregate != "none" else np.zeros(18))
-        changes = [before - after for before, after in zip(w, sent, strict=True)]
-        for i in range(SIZE):
-            w[i], known[i] = sent[i].copy(), seconds[i].copy()
-            w[i][BODY] = np.mean([sent[j][BODY] for j in ring[i]], axis=0)
-            known[i][BODY] = np.mean([seconds[j][BODY] for j in ring[i]], axis=0)
-            moved[i] = np.zeros(18)
-            moved[i][BODY] = np.mean([changes[j][BODY] for j in ring[i]], axis=0) / (STEPS * lr)
-    return w, known
-
-
-CASES: list[dict[str, Any]] = [
-    {}, {"gamma": 0.0}, {"gamma": 1.0}, {"aggregate": "none"}, {"aggregate": "full"},
-    {"aggregate": "none", "gamma": 0.0},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("options", CASES, ids=str)
-def test_three_rounds_on_a_ring_are_the_recursions(options: dict[str, Any]) -> None:
-    """One full batch a step, other data on each peer; the last round uses what the two before have left."""
-    found = learners(**options)
-    gossip(found, ROUNDS)
-    expected, known = recursion(ROUNDS, **options)
-    for ours, w, second in zip(found, expected, known, strict=True):
-        peer = ours.trainer
-        np.testing.assert_allclose(peer.model.data.double().numpy(), w, rtol=0, atol=3e-5)
-        blocks = {"none": np.zeros(0), "full": second[BODY]}
-        shown = blocks.get(options.get("aggregate", "mean"), second[[0, 6]])
-        sent = peer.extras.get("second_moment", torch.zeros(0)).double().numpy()
-        np.testing.assert_allclose(sent, shown, rtol=1e-4)
-    if options:  # each option is one that can be seen
-        assert max(abs(a - b).max() for a, b in zip(expected, recursion(ROUNDS)[0], strict=True)) > 1e-3
 
 
 def test_after_a_round_that_was_sat_out_no_change_is_followed() -> None:
     """The step is that of a peer with gamma = 0, until changes are averaged again."""
-    peers, others = learners(), learners(gamma=0.0)
-    gossip(peers, 2)
+    followed = peers("fedadamw", body_lr=0.02, momentum=0.9)
+    ours, other = followed[0], peers("fedadamw", body_lr=0.02, momentum=0.9, options={"gamma": 0.0})[0]
+    gossip(followed, 2)
     with torch.no_grad():
-        others[0].trainer.model.data.copy_(peers[0].trainer.model.data)
-        others[0].trainer.extras["second_moment"].copy_(peers[0].trainer.extras["second_moment"])
-    for name, value in peers[0].algorithm.state.items():
-        others[0].algorithm.state[name].copy_(value)
-    for one in (peers[0], others[0]):
+        other.trainer.model.data.copy_(ours.trainer.model.data)
+        other.trainer.extras["second_moment"].copy_(ours.trainer.extras["second_moment"])
+    for name, value in ours.algorithm.state.items():
+        other.algorithm.state[name].copy_(value)
+    for one in (ours, other):
         one.sit_out(2)
         one.train(3)
-    assert torch.equal(peers[0].trainer.model.data, others[0].trainer.model.data)
+    assert torch.equal(ours.trainer.model.data, other.trainer.model.data)
 
 
 # With privacy.

@@ -1,4 +1,4 @@
-"""SCAFFOLD, FedAvg-LS, FedOpt, FAFED and FedLADA against numpy: three rounds on a ring, other data on each peer."""
+"""SCAFFOLD, FedAvg-LS, FedOpt, FAFED, FedLADA and FedAdamW against numpy: three rounds, other data on each peer."""
 
 import math
 from collections.abc import Callable
@@ -160,6 +160,37 @@ def fedlada(weights: list[NDArray[Any]], active: list[list[int]], shared: int, l
     return x
 
 
+def fedadamw(
+    weights: list[NDArray[Any]],
+    active: list[list[int]],
+    shared: int,
+    lr: float,
+    aggregate: str = "mean",
+    gamma: float = 0.5,
+    decay: float = 0.1,
+) -> list[Vector]:
+    """Algorithm 1, with the mean change of the last round in place of the server's."""
+    x, known, moved = [begin() for _ in range(SIZE)], zeros(), zeros()
+    layers = slice(0, BODY), slice(BODY, COUNT)
+    for number, matrix in enumerate(weights):
+        rate, after, seconds, changes = lr * DECAY**number, [*x], zeros(), zeros()
+        for i in active[number]:
+            m, v = np.zeros(COUNT), known[i]
+            for k in range(1, STEPS + 1):
+                g = gradient(after[i], i)
+                m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+                second = v if known[i].any() else v / (1 - 0.999**k)
+                step = m / (1 - 0.9**k) / (np.sqrt(second) + 1e-8) + gamma * moved[i] + decay * after[i]
+                after[i] = after[i] - rate * step
+            changes[i] = x[i] - after[i]
+            if aggregate != "none":
+                means = [np.full_like(second[layer], second[layer].mean()) for layer in layers]
+                seconds[i] = second if aggregate == "full" else np.concatenate(means)
+        x, known, changes = (mixed(matrix, vectors, shared) for vectors in (after, seconds, changes))
+        moved = [np.where(np.arange(COUNT) < shared, change, 0) / (STEPS * rate) for change in changes]
+    return x
+
+
 DECAYED = {"body_lr": 0.02, "weight_decay": 0.1}
 CASES: dict[str, tuple[Rounds, dict[str, Any], dict[str, Any]]] = {
     "scaffold": (scaffold, {}, {}),
@@ -170,6 +201,10 @@ CASES: dict[str, tuple[Rounds, dict[str, Any], dict[str, Any]]] = {
     "fafed": (fafed, {}, DECAYED),
     "fafed adam": (partial(fafed, corrected=False), {"corrected": False}, DECAYED),
     "fedlada": (fedlada, {}, DECAYED | {"momentum": 0.9}),
+    **{
+        f"fedadamw {options}": (partial(fedadamw, **options), options, DECAYED | {"momentum": 0.9})
+        for options in ({}, {"gamma": 0.0}, {"aggregate": "none"}, {"aggregate": "full", "gamma": 1.0})
+    },
 }
 
 
