@@ -16,7 +16,7 @@ from dpeer.federation.findings import Finding, Findings, Level
 from dpeer.federation.forecast import in_words
 from dpeer.federation.run_settings import FaultSettings
 from dpeer.federation.settings import option_names
-from dpeer.federation.site_check import Asked, check_site
+from dpeer.federation.site_check import check_site
 from dpeer.results.units import read_duration, read_rate
 
 _COLORS = {Level.PASS: "green", Level.WARN: "yellow", Level.FAIL: "red"}
@@ -81,17 +81,16 @@ def check(
       dpeer check --federation ward-study/dpeer.toml --rank 3 --connect --within 5min
     """  # noqa: D301 - \b is click's
     seconds = read_duration("--within", within)
-    line_rate = None if bandwidth is None else read_rate("--bandwidth", bandwidth)
     findings = Findings((lambda finding: None) if as_json else _print)
-    asked = Asked(
-        federation, flags, rank, members, resume=resume, resume_or_start=resume_or_start, overwrite=overwrite,
-        within=seconds if connect else None, bandwidth=line_rate,
+    figures = check_site(
+        findings, federation, flags, rank, members=members, resume=resume, resume_or_start=resume_or_start,
+        overwrite=overwrite, within=seconds if connect else None,
+        bandwidth=None if bandwidth is None else read_rate("--bandwidth", bandwidth),
+        doing=lambda what: click.echo(f"({what} ...)", err=True),
     )  # fmt: skip
-    figures = check_site(findings, asked, lambda what: click.echo(f"({what} ...)", err=True))
     bad = findings.count(Level.FAIL, *([Level.WARN] if strict else [])) > 0
     if as_json:
-        found = [{"check": one.check, "level": one.level.value, "text": one.text} for one in findings.all]
-        content = {"ok": not bad, "findings": found, "forecast": figures}
+        content = {"ok": not bad, "findings": [one._asdict() for one in findings.all], "forecast": figures}
         click.echo(json.dumps(content, indent=1, allow_nan=False))
         return int(bad)
     if figures is not None:
@@ -100,8 +99,9 @@ def check(
             click.echo(f"  {subject:{_WIDTH}}{one_line(words)}")
         for note in figures["notes"]:
             click.echo(f"  {'note':{_WIDTH}}{one_line(note)}")
-    failed = findings.count(Level.FAIL) > 0
-    then = "mend what has failed, and check again" if failed else "it can start, by `dpeer start` with the same options"
+    then = "mend what has failed, and check again"
+    if not findings.count(Level.FAIL):
+        then = "it can start, by `dpeer start` with the same options"
     click.echo(f"\n{', '.join(f'{findings.count(level)} {level}' for level in Level)}: {then}")
     return int(bad)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
+from typing import NamedTuple
 
 from dpeer.exceptions import DpeerError, describe
 
@@ -21,8 +21,11 @@ class Level(StrEnum):
     """It would not start, or not take part."""
 
 
-@dataclass(frozen=True)
-class Finding:
+Verdict = tuple[Level, str]
+"""Whether something is in order, and what was found."""
+
+
+class Finding(NamedTuple):
     """One line of a check: what was looked at, in a word or two, whether it is in order, and what was found."""
 
     check: str
@@ -37,26 +40,25 @@ class Findings:
         self.all: list[Finding] = []
         self._tell = tell
 
-    def add(self, check: str, level: Level, text: str) -> None:
+    def add(self, check: str, verdict: Verdict) -> None:
         """Note a finding."""
-        self.all.append(Finding(check, level, text))
+        self.all.append(Finding(check, *verdict))
         self._tell(self.all[-1])
 
-    def passed(self, check: str, text: str) -> None:
-        """Note that something is in order."""
-        self.add(check, Level.PASS, text)
+    def take(self, check: str, verdicts: Iterable[Verdict]) -> None:
+        """Note each of these, and an error among them as `of` does."""
+        with self.of(check):
+            for one in verdicts:
+                self.add(check, one)
 
-    def warn(self, check: str, text: str) -> None:
-        """Note that something may be not as it is meant."""
-        self.add(check, Level.WARN, text)
-
-    def fail(self, check: str, text: str) -> None:
-        """Note that something keeps the peer from starting, or from taking part."""
-        self.add(check, Level.FAIL, text)
-
-    def of(self, check: str) -> AbstractContextManager[None, bool]:
+    @contextmanager
+    def of(self, check: str) -> Iterator[None]:
         """Context in which an error is noted as a failed check, which ends with it, and goes no further."""
-        return _Guard(self, check)
+        try:
+            yield
+        except Exception as error:
+            # One that is not dpeer's is of a task, or of a library: the start would end with it, too.
+            self.add(check, (Level.FAIL, str(error) if isinstance(error, DpeerError) else describe(error)))
 
     def fine(self, *checks: str) -> bool:
         """Whether nothing of these checks has failed."""
@@ -65,15 +67,3 @@ class Findings:
     def count(self, *levels: Level) -> int:
         """How many findings are of these levels."""
         return sum(one.level in levels for one in self.all)
-
-
-class _Guard(AbstractContextManager[None, bool]):
-    def __init__(self, findings: Findings, check: str) -> None:
-        self._findings, self._check = findings, check
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, Exception):  # none, or Ctrl-C
-            return False
-        # One that is not dpeer's is of a task, or of a library: the start would end with it, too.
-        self._findings.fail(self._check, str(error) if isinstance(error, DpeerError) else describe(error))
-        return True

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from dpeer.exceptions import DpeerError, ProtocolError
 from dpeer.federation.addresses import is_relay
-from dpeer.federation.findings import Findings, Level
+from dpeer.federation.findings import Findings, Level, Verdict
 from dpeer.federation.starting import Starting
 from dpeer.peer.core import wire
 from dpeer.peer.core.limits import Limits
@@ -75,7 +75,7 @@ class Line:
             return self.unproved
         return self.passed or time.monotonic() - self.since > SILENT
 
-    def verdict(self, words: str) -> tuple[Level, str]:
+    def verdict(self, words: str) -> Verdict:
         """Whether long messages pass, behind what else is known of the line."""
         if self.passed:
             return Level.PASS, f"{words}, and long messages pass in both directions"
@@ -182,22 +182,18 @@ async def check_lines(findings: Findings, starting: Starting, within: float | No
     listen = starting.listen
     if listen is None or (within is None and is_relay(listen)):
         through = "dials out" if listen is None else f"is reached through {listen}"
-        findings.passed("port", f"{through}: no port of this host is opened")
+        findings.add("port", (Level.PASS, f"{through}: no port of this host is opened"))
         if within is None:
             return
     transport = ZeroMQTransport(Limits(), starting.own.dead_after, starting.keyring, starting.through)
     try:
         if listen is not None:
-            try:
-                findings.passed("port", f"{await transport.listen(listen)} is free to listen at")
-            except DpeerError as error:
-                findings.fail("port", str(error))
-                return
-        if within is not None:
+            with findings.of("port"):
+                findings.add("port", (Level.PASS, f"{await transport.listen(listen)} is free to listen at"))
+        if within is not None and findings.fine("port"):
             lines = await _watched(transport, starting, within)
             for rank, line in lines.of.items():
-                level, words = await _judged(starting, line, lines.relay, within)
-                findings.add(f"rank {rank}", level, words)
+                findings.add(f"rank {rank}", await _judged(starting, line, lines.relay, within))
             _judge_strangers(findings, lines.strangers)
     finally:
         await transport.close(_LINGER)
@@ -229,7 +225,7 @@ async def _watched(transport: Transport, starting: Starting, within: float) -> L
         await asyncio.gather(receiving, return_exceptions=True)
 
 
-async def _judged(starting: Starting, line: Line, relay: str | None, within: float) -> tuple[Level, str]:
+async def _judged(starting: Starting, line: Line, relay: str | None, within: float) -> Verdict:
     """How far a line came: name, TCP, key, messages."""
     keyed, listen = starting.keyring is not None, starting.listen
     if line.address is None:
@@ -264,7 +260,7 @@ def _judge_strangers(findings: Findings, strangers: Counter[tuple[str, str]]) ->
             times = sum(count for (why, _), count in strangers.items() if why == reason)
             where = f" from {', '.join(sorted(places))}" if any(places) else ""
             count = "a connection" if times == 1 else f"{times} connections"
-            findings.warn("strangers", f"{count}{where} {words}")
+            findings.add("strangers", (Level.WARN, f"{count}{where} {words}"))
             return
 
 

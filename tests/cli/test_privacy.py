@@ -13,7 +13,7 @@ from scipy.stats import norm
 from dpeer.federation.build import build
 from dpeer.federation.config import load, resolve
 from dpeer.federation.findings import Findings
-from dpeer.federation.site_check import Asked, check_site
+from dpeer.federation.site_check import check_site
 from dpeer.privacy import Guarantee, PeerData, PrivacyConfig, SampleTerms
 from dpeer.privacy.accounting import gaussian_epsilon as epsilon_of
 from dpeer.privacy.guarantee import phases_of
@@ -210,7 +210,7 @@ def test_of_a_federation_file_it_has_the_figures_of_the_start_to_the_last_digit(
     before = {*in_tmp_path.rglob("*")}
     found = parsed("privacy", "--federation", written, "--rank", 1)
     assert {path for path in {*in_tmp_path.rglob("*")} - before if "__pycache__" not in path.parts} == set()
-    forecast = check_site(Findings(), Asked(written, {}, "1"))
+    forecast = check_site(Findings(), written, {}, "1")
     assert found["promises"] == parts.promises
     assert found["promises"][0] == forecast["privacy"]
     assert found["epsilon"] == made.epsilon(session.rounds)

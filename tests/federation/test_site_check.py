@@ -19,7 +19,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.federation import addresses, keys, site_check, trackers
 from dpeer.federation.control_client import held
 from dpeer.federation.findings import Finding, Findings, Level
-from dpeer.federation.site_check import Asked, check_site
+from dpeer.federation.site_check import check_site
 from dpeer.training.step_pace import RoundPace
 from tests.conftest import SMALL_TASK
 
@@ -64,7 +64,7 @@ def look(in_tmp_path: Path) -> Look:
         free.close()
         findings = Findings()
         given = {"task": "mine.py:task", **QUICK, "base_port": port - 1, **(flags or {})}
-        return Looked(findings.all, check_site(findings, Asked(**{"file": None, "flags": given, "rank": "1", **asked})))
+        return Looked(findings.all, check_site(findings, **{"file": None, "flags": given, "rank": "1", **asked}))
 
     return run
 
@@ -104,7 +104,7 @@ def test_a_mistake_in_the_settings_is_the_only_finding(look: Look) -> None:
 def test_a_start_without_a_file_and_without_a_task_warns_first(in_tmp_path: Path) -> None:
     """Fourteen times PASS say nothing of a federation whose file lies in another folder."""
     findings = Findings()
-    check_site(findings, Asked(file=None, flags={**QUICK, "size": 2, "out": "digits"}, rank="1"))
+    check_site(findings, None, {**QUICK, "size": 2, "out": "digits"}, "1")
     first = findings.all[0]
     assert (first.check, first.level) == ("settings", Level.WARN)
     assert "no federation file: all by default, task digits among it: name the file by --federation FILE" in first.text
@@ -356,18 +356,14 @@ def test_one_thread_is_timed_beside_the_others(alone: float, level: Level, words
             assert set_to == [1]
             self.pace = RoundPace(0, 10, 10 * alone, 10 * alone, 1)
 
-    findings = Findings()
-    site_check._check_threads(findings, Learner(), SimpleNamespace(set_num_threads=set_to.append))
-    assert [(one.check, one.level, one.text) for one in findings.all] == [("threads", level, words)]
+    torch_ = SimpleNamespace(set_num_threads=set_to.append)
+    assert [*site_check._threads(Learner(), torch_)] == [(level, words)]
     assert set_to == [1, 8]
 
 
 def test_one_thread_of_a_start_is_not_timed_again_and_a_gpus_not_at_all() -> None:
-    findings = Findings()
-    site_check._check_threads(findings, SimpleNamespace(figures=SimpleNamespace(pace=None)), None)
-    site_check._check_threads(
-        findings, SimpleNamespace(figures=SimpleNamespace(pace=RoundPace(0, 10, 0.012, 0.01, 1))), None
-    )
-    assert [(one.check, one.level, one.text) for one in findings.all] == [
-        ("threads", Level.PASS, "one: a step takes 1.2 ms")
-    ]
+    def threads(pace: RoundPace | None) -> list[tuple[Level, str]]:
+        return [*site_check._threads(SimpleNamespace(figures=SimpleNamespace(pace=pace)), None)]
+
+    assert threads(None) == []
+    assert threads(RoundPace(0, 10, 0.012, 0.01, 1)) == [(Level.PASS, "one: a step takes 1.2 ms")]
