@@ -7,11 +7,13 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from dpeer.exceptions import CheckpointError, DpeerError, TaskError, describe
 from dpeer.federation.config import RunConfig
+from dpeer.peer import checkpoint
 from dpeer.results.run_folders import read_peer_summary
 from dpeer.results.units import duration
 from dpeer.training import Hyperparameters, Task, TorchLearner
@@ -60,7 +62,7 @@ class AllOrNone:
         """
         found = [one for folder in folders if (one := read_peer_summary(folder)) is not None]
         effects = [one.worth for one in found if one.completed_rounds == rounds and one.worth is not None]
-        if any(one.verdict for one in effects) or any(any((one / FOLDER).glob("round-*")) for one in folders):
+        if any(one.verdict for one in effects) or any(checkpoint.completed(one / FOLDER) for one in folders):
             return cls(peers, threads, decided=True)
         refused = [one.why for one in effects if one.is_unfinished and one.why != STOPPED]
         return cls(peers, threads, decided=bool(refused), why=refused[0] if refused else None)
@@ -140,18 +142,16 @@ class BaselineTraining:
 
     def _take_up(self) -> None:
         """Go on from what a stopped comparison has saved."""
-        if self._folder is None:
+        if self._folder is None or self.baseline is None:
             return
-        found = max(self._folder.glob("round-*"), default=None)
-        if found is not None and self.baseline is not None:
-            try:
-                completed = int(found.name.removeprefix("round-")) + 1
-                if completed <= self.baseline.rounds:  # else of a run that had more rounds
-                    self.baseline.load(found, completed)
-                    return
-            except (CheckpointError, ValueError):
-                self.baseline, self.why = None, f"{str(found)!r} cannot be read"
-        shutil.rmtree(self._folder, ignore_errors=True)
+        found, completed = checkpoint.latest(self._folder / checkpoint.FOLDER), checkpoint.completed(self._folder)
+        if found is None or completed > self.baseline.rounds:  # of a run that had more rounds
+            shutil.rmtree(self._folder, ignore_errors=True)
+            return
+        try:
+            checkpoint.read(found, partial(self.baseline.load, completed=completed))
+        except CheckpointError:
+            self.baseline, self.why = None, f"{str(found)!r} cannot be read: remove it, and `dpeer worth` trains anew"
 
     def _train(self, baseline: LocalBaseline, stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
         began, begun, estimated = time.monotonic(), baseline.made, False
@@ -189,14 +189,7 @@ class BaselineTraining:
         if self._folder is None or baseline.done or now - self._saved < _SAVE_EVERY:
             return
         self._saved = now
-        draft, final = self._folder / ".tmp", self._folder / f"round-{baseline.completed - 1:08d}"
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        baseline.save(draft)
-        earlier = list(self._folder.glob("round-*"))
-        draft.rename(final)
-        for old in earlier:
-            shutil.rmtree(old, ignore_errors=True)
+        checkpoint.write(self._folder / checkpoint.FOLDER, checkpoint.State(baseline.completed, {}), baseline.save)
 
 
 def copy_for_baseline(task: Task, mode: str, shares: str) -> Task | str | None:

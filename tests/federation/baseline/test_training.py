@@ -59,14 +59,6 @@ def finish(beside: BaselineTraining, stopped: bool = False) -> list[str]:
     return told
 
 
-def kept(folder: Path, rounds: int, made: str) -> Path:
-    """The state after so many rounds, as it lies in a rank's folder; returns where."""
-    there = folder / "alone" / f"round-{rounds - 1:08d}"
-    there.mkdir(parents=True)
-    (there / "made").write_text(made)
-    return there
-
-
 def test_it_is_trained_after_the_rounds_if_the_share_allows_it(clock: Clock) -> None:
     copy = Copy(clock)
     beside = BaselineTraining(copy, limit=AllOrNone())
@@ -129,19 +121,17 @@ def test_what_was_trained_is_saved_now_and_then_and_goes_on_later(clock: Clock, 
     first = BaselineTraining(copy, folder=folder)
     first.finish(lambda: copy.made == 75, lambda line: None)
     assert copy.saved == [3, 6], "not oftener than every half minute"
-    assert [path.name for path in folder.iterdir()] == ["round-00000005"]
+    (saved,) = folder.glob("checkpoint/*")
+    assert saved.name == "round-00000005"
     second = Copy(clock, rounds=8)
     finish(BaselineTraining(second, folder=folder), stopped=True)
     assert (second.made, second.completed) == (60, 6)
-    assert folder.exists(), "it can be trained later"
+    (state,) = saved.glob("learner/made")
+    state.write_text("61")
+    damaged = BaselineTraining(Copy(clock, rounds=8), folder=folder)
+    assert finish(damaged) == []
+    assert damaged.why == f"{str(saved)!r} cannot be read: remove it, and `dpeer worth` trains anew"
+    state.write_text("60")
     finish(BaselineTraining(second, folder=folder))
     assert second.done
     assert not folder.exists()
-
-
-def test_a_damaged_state_is_said(clock: Clock, tmp_path: Path) -> None:
-    kept(tmp_path, 3, "?")
-    beside = BaselineTraining(Copy(clock), folder=tmp_path / "alone")
-    finish(beside)
-    assert beside.why is not None
-    assert "cannot be read" in beside.why
