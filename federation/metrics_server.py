@@ -66,53 +66,49 @@ def metrics(snapshot: Snapshot, figures: Mapping[str, float], age: float) -> Ite
         age: Seconds since the snapshot was taken.
     """
     found: dict[str, Metric] = {}
+    for name, words, value, labels in _samples(snapshot, figures, age):
+        if value is not None:
+            labels = {"rank": snapshot.rank, **labels}
+            kind: Any = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+            family = found.setdefault(name, kind(f"dpeer_{name}", words, labels=[*labels]))
+            family.add_metric([str(one) for one in labels.values()], value)  # type: ignore[attr-defined]
+    yield from found.values()
 
-    def add(name: str, words: str, value: float, kind: type[Metric] = GaugeMetricFamily, **labels: object) -> None:
-        labels = {"rank": snapshot.rank, **labels}
-        family = found.setdefault(name, kind(f"dpeer_{name}", words, labels=[*labels]))  # type: ignore[call-arg]
-        family.add_metric([str(one) for one in labels.values()], value)  # type: ignore[attr-defined]
 
-    add("up", "Whether the peer runs", 1)
+def _samples(
+    snapshot: Snapshot, figures: Mapping[str, float], age: float
+) -> Iterator[tuple[str, str, float | None, Mapping[str, object]]]:
+    """Of each sample the name, the help, the value (None where it is not known) and the labels beside the rank."""
+    yield "up", "Whether the peer runs", 1, {}
     well = age <= STALE and unready(vars(snapshot)) is None
-    add("ready", "Whether the peer takes part: it has mixed within its last rounds", well)
-    add("status_age_seconds", "Seconds since the event loop last stated its status", age)
+    yield "ready", "Whether the peer takes part: it has mixed within its last rounds", well, {}
+    yield "status_age_seconds", "Seconds since the event loop last stated its status", age, {}
     for field, (name, words) in _GAUGES.items():
-        if (value := getattr(snapshot, field)) is not None:
-            add(name, words, value)
+        yield name, words, getattr(snapshot, field), {}
     for field, (name, words) in _TIMES.items():
-        if (value := getattr(snapshot, field)) is not None:
-            add(name, f"{words}, in Unix seconds", time.time() - age - value)
-    if snapshot.mixed_round is not None:
-        since = max(snapshot.completed - snapshot.mixed_round - 1, 0)
-        add("rounds_since_mix", "Completed rounds since a neighbor's body was last mixed", since)
+        past = getattr(snapshot, field)
+        yield name, f"{words}, in Unix seconds", None if past is None else time.time() - age - past, {}
+    since = None if snapshot.mixed_round is None else max(snapshot.completed - snapshot.mixed_round - 1, 0)
+    yield "rounds_since_mix", "Completed rounds since a neighbor's body was last mixed", since, {}
     for phase in get_args(Phase):
-        add("phase", "1 for what the peer does now", phase == snapshot.phase, phase=phase)
-    add("mixed_bodies", "Bodies of neighbors in the last mix", len(snapshot.mixed))
-    add("missed_bodies", "Bodies that the last mix lacked", len(snapshot.missed))
+        yield "phase", "1 for what the peer does now", phase == snapshot.phase, {"phase": phase}
+    yield "mixed_bodies", "Bodies of neighbors in the last mix", len(snapshot.mixed), {}
+    yield "missed_bodies", "Bodies that the last mix lacked", len(snapshot.missed), {}
     for name, words in _FIGURES.items():
-        if name in figures:
-            add(name, words, figures[name])
+        yield name, words, figures.get(name), {}
     awaited = {one.rank for one in snapshot.waits_for}
     for one in snapshot.neighbors:
-        add("neighbor_waited_for", "Whether the peer waits for the neighbor", one.rank in awaited, neighbor=one.rank)
+        at = {"neighbor": one.rank}
+        yield "neighbor_waited_for", "Whether the peer waits for the neighbor", one.rank in awaited, at
         for word in Status:
             alike = word.value == one.liveness
-            add("neighbor_liveness", "1 for the neighbor's liveness", alike, neighbor=one.rank, liveness=word.value)
-        if one.completed is not None:
-            add("neighbor_round", "Rounds that the neighbor has completed", one.completed, neighbor=one.rank)
-        if one.silent_seconds is not None:
-            add("neighbor_silent_seconds", "Seconds since its last message", one.silent_seconds, neighbor=one.rank)
-        add("sent_bytes", "Bytes of messages to the neighbor", one.bytes_sent, CounterMetricFamily, neighbor=one.rank)
-        add(
-            "received_bytes",
-            "Bytes of the neighbor's messages",
-            one.bytes_received,
-            CounterMetricFamily,
-            neighbor=one.rank,
-        )
+            yield "neighbor_liveness", "1 for the neighbor's liveness", alike, {**at, "liveness": word.value}
+        yield "neighbor_round", "Rounds that the neighbor has completed", one.completed, at
+        yield "neighbor_silent_seconds", "Seconds since its last message", one.silent_seconds, at
+        yield "sent_bytes_total", "Bytes of messages to the neighbor", one.bytes_sent, at
+        yield "received_bytes_total", "Bytes of the neighbor's messages", one.bytes_received, at
     for reason, count in sorted(snapshot.dropped.items()):
-        add("dropped_messages", "Messages that could not be used", count, CounterMetricFamily, reason=reason)
-    yield from found.values()
+        yield "dropped_messages_total", "Messages that could not be used", count, {"reason": reason}
 
 
 _EVERY = 1.0
@@ -208,14 +204,6 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         """Answer no more."""
         self.shutdown()
         self.server_close()
-
-    def get_request(self) -> tuple[Any, Any]:
-        """Accept a connection; where the process has no file descriptor left, not at once again."""
-        try:
-            return super().get_request()
-        except OSError:
-            time.sleep(_LOOKS_EVERY)
-            raise
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Let a connection that has failed go: a peer's log is not for what its readers do."""
