@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from statistics import fmean
 from typing import Any, Self
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group
 from rich.live import Live
 from rich.progress import (
@@ -22,12 +21,14 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from dpeer.cli.tables import filled, plain_table
 from dpeer.cli.terminal import Terminal
-from dpeer.federation.view import View
+from dpeer.federation.view import RoundLines, View
 from dpeer.results.training_alerts import Alert
 from dpeer.results.units import decimals, size
 
 _BAD = ("failed", "stopped")
+_HEADS = ("rank", "round", "loss", "accuracy", "sent", "missed")
 
 
 def open_view(terminal: Terminal, size: int, rounds: int, title: str) -> LiveTable | PlainLines:
@@ -62,36 +63,27 @@ class Printer(View):
             self._terminal.offer(f"rank {rank}: {alert.text}")
 
 
-class PlainLines(Printer):
+class PlainLines(Printer, RoundLines):
     """A line whenever all peers have completed a round."""
 
     def __init__(self, terminal: Terminal, size: int, rounds: int, title: str) -> None:
-        super().__init__(terminal)
-        self._expected = frozenset(range(size))
-        self._rounds = rounds
-        self._title = title
-        self._entries: dict[int, dict[int, Mapping[str, Any]]] = {}
-        self._gone: set[int] = set()
-        self._waited_for: set[int] = set()
-        self._printed = -1
+        Printer.__init__(self, terminal)
+        RoundLines.__init__(self, size, rounds)
+        self._title, self._waited_for = title, set[int]()
 
     def __enter__(self) -> Self:
         self._terminal.offer(self._title)
         return self
 
-    def record(self, rank: int, entry: Mapping[str, Any]) -> None:
-        """Note the round; print it when all peers have completed it."""
-        if entry["round"] <= self._printed:
-            return  # of a peer that comes back
-        self._entries.setdefault(entry["round"], {})[rank] = entry
-        self._flush()
+    def round(self, line: str) -> None:
+        """Print the line."""
+        self._terminal.offer(line)
 
     def status(self, rank: int, status: str) -> None:
         """Print how the peer ended if that is news."""
         if status != "done":
             self._terminal.offer(f"rank {rank} {status}")
-        self._gone.add(rank)
-        self._flush()
+        RoundLines.status(self, rank, status)
 
     def waiting(self, rank: int, neighbors: Sequence[int]) -> None:
         """Print for whom the peer waits; once for each of them."""
@@ -99,24 +91,6 @@ class PlainLines(Printer):
             self._waited_for.update(news)
             named = f"rank{'s' if len(news) > 1 else ''} {', '.join(map(str, news))}"
             self._terminal.offer(f"rank {rank} has been waiting for {named} for a while")
-
-    def _flush(self) -> None:
-        for number in sorted(self._entries):
-            entries = self._entries[number]
-            if self._expected - entries.keys() - self._gone:
-                return
-            del self._entries[number]
-            self._printed = number
-            losses = [entry["train_loss"] for entry in entries.values() if entry["train_loss"] is not None]
-            found = [entry["accuracy"] for entry in entries.values() if entry["accuracy"] is not None]
-            parts = [f"round {number + 1}/{self._rounds}", f"loss {decimals(fmean(losses) if losses else None)}"]
-            if found:
-                parts.append(f"accuracy {fmean(found):.4f} (lowest {min(found):.4f})")
-            parts.append(f"sent {size(sum(entry['bytes_sent'] for entry in entries.values()))}")
-            # A peer that sat the round out mixed nothing: its missed neighbors were there.
-            if lost := sorted({rank for entry in entries.values() if entry["active"] for rank in entry["missed"]}):
-                parts.append(f"missed {', '.join(map(str, lost))}")
-            self._terminal.offer(", ".join(parts))
 
 
 class LiveTable(Printer):
@@ -164,33 +138,25 @@ class LiveTable(Printer):
         return Group(self._table(), self._progress)
 
     def _table(self) -> Table:
-        wide = self._console.width >= 76
-        table = Table(title=self._title, title_justify="left")
-        if not wide:
-            table.box, table.pad_edge, table.padding = SIMPLE_HEAD, False, (0, 1, 0, 0)
-        table.add_column("rank", justify="right")
-        for name in ("round", "loss", "accuracy", "sent", "missed"):
-            table.add_column(name, justify="right", min_width=8 if wide else None, no_wrap=True)
-        table.add_column("state", no_wrap=True)
+        table = plain_table(title=self._title, title_justify="left")
         # More peers than lines: what fits, those that ended badly first; the last line is of all.
         room, every = max(1, self._console.height - 10), self._status
         shown = sorted(every, key=lambda rank: (every[rank] not in _BAD, rank))[:room]
+        cells = []
         for rank in sorted(shown):
             entry = self._last.get(rank, {})
             number = f"{entry['round'] + 1}/{self._rounds}" if entry else "-"
             figures = decimals(entry.get("train_loss")), decimals(self._accuracy.get(rank)), size(self._sent[rank])
-            table.add_row(str(rank), number, *figures, missed(entry), every[rank])
+            missed = ", ".join(map(str, entry.get("missed", ()))) or "-"
+            cells.append((str(rank), number, *figures, missed, every[rank]))
         if len(shown) < len(every):
-            table.add_row("...", f"{len(every) - len(shown)} more", "", "", "", "", "")
-        table.add_section()
+            cells.append(("...", f"{len(every) - len(shown)} more", "", "", "", "", ""))
         accuracy = fmean(self._accuracy.values()) if self._accuracy else None
-        table.add_row("all", "", "", decimals(accuracy), size(self._sent.total()), "", "")
+        cells.append(("all", "", "", decimals(accuracy), size(self._sent.total()), "", ""))
+        filled(table, dict.fromkeys(_HEADS, "right") | {"state": "left"}, cells)
+        for column in table.columns[1:-1] if self._console.width >= 76 else ():
+            column.min_width = 8  # so that none moves from round to round
         return table
-
-
-def missed(entry: Mapping[str, Any]) -> str:
-    """The neighbors whose bodies a round lacks, as text."""
-    return ", ".join(map(str, entry.get("missed", ()))) or "-"
 
 
 class Bar(AbstractContextManager["Bar"]):

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from dpeer.results.training_alerts import Alert
-from dpeer.results.units import decimals
+from dpeer.results.units import decimals, size
 
 
 class View(AbstractContextManager["View"]):
@@ -51,6 +51,45 @@ class View(AbstractContextManager["View"]):
         """Take rank 0's notes to the user, before it starts."""
 
 
+class RoundLines(View):
+    """Makes a line of each round, once all peers that still run have completed it."""
+
+    def __init__(self, size: int, rounds: int) -> None:
+        self._rounds, self._running, self._shown = rounds, {*range(size)}, -1
+        self._entries: dict[int, dict[int, Mapping[str, Any]]] = {}
+
+    def round(self, line: str) -> None:
+        """Take the line of a round."""
+
+    def record(self, rank: int, entry: Mapping[str, Any]) -> None:
+        """Take the line of metrics.jsonl of a round that a peer has completed; one that comes back may have less."""
+        if entry["round"] > self._shown:
+            self._entries.setdefault(entry["round"], {})[rank] = entry
+            self._complete()
+
+    def status(self, rank: int, status: str) -> None:
+        """Take note that a peer has ended: no round waits for it."""
+        self._running.discard(rank)
+        self._complete()
+
+    def _complete(self) -> None:
+        for number in sorted(self._entries):
+            if self._running - self._entries[number].keys():
+                return
+            self._shown, entries = number, [*self._entries.pop(number).values()]
+            losses, found = ([one[key] for one in entries if one[key] is not None] for key in _FIGURES)
+            parts = [f"round {number + 1}/{self._rounds}", f"loss {decimals(fmean(losses) if losses else None)}"]
+            if found:
+                parts.append(f"accuracy {fmean(found):.4f} (lowest {min(found):.4f})")
+            parts.append(f"sent {size(sum(one['bytes_sent'] for one in entries))}")
+            # A peer that sat the round out mixed nothing: its missed neighbors were there.
+            if lost := sorted({rank for one in entries if one["active"] for rank in one["missed"]}):
+                parts.append(f"missed {', '.join(map(str, lost))}")
+            self.round(", ".join(parts))
+
+
+_FIGURES = ("train_loss", "accuracy")
+
 _EVERY = 0.2
 """Seconds between two writings: short rounds would flood the page."""
 
@@ -61,40 +100,27 @@ def in_notebook() -> bool:
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
-_FIGURES = ("train_loss", "accuracy")
-
-
-class NotebookLine(View):
-    """Writes the round that all peers have completed, and how they do, on stdout.
-
-    Args:
-        size: Number of peers.
-        rounds: Number of rounds.
-    """
+class NotebookLine(RoundLines):
+    """Writes the last round's line on stdout, over that of the one before."""
 
     def __init__(self, size: int, rounds: int) -> None:
-        self._rounds = rounds
-        self._last: dict[int, Mapping[str, Any]] = {}
-        self._running = {*range(size)}
-        self._shown, self._written = "", -_EVERY
+        super().__init__(size, rounds)
+        self._latest = self._written = ""
+        self._at = -_EVERY
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._write()
-        if self._shown:
+        if self._latest:
+            self._over(self._latest)
             sys.stdout.write("\n")
 
-    def record(self, rank: int, entry: Mapping[str, Any]) -> None:
-        """Take the line of metrics.jsonl of a round that a peer has completed."""
-        self._last[rank] = entry
-        if time.monotonic() - self._written >= _EVERY:
-            self._write()
-
-    def status(self, rank: int, status: str) -> None:
-        """Take note that a peer has ended: no round waits for it."""
-        if status != "done":
-            self._running.discard(rank)
+    def round(self, line: str) -> None:
+        """Write the line, if some time has gone by since the last one."""
+        self._latest = line
+        if time.monotonic() - self._at >= _EVERY:
+            self._over(line)
+            self._at = time.monotonic()
 
     def alert(self, rank: int, alert: Alert) -> None:
         """Write the alert above the line."""
@@ -104,23 +130,9 @@ class NotebookLine(View):
         """Write a line of its own."""
         self._over(line)
         sys.stdout.write("\n")
-        self._shown = ""
-
-    def _write(self) -> None:
-        """Write where the run is over the line before, if a round is complete."""
-        least = min((self._last[rank]["round"] + 1 if rank in self._last else 0 for rank in self._running), default=0)
-        if not least:
-            return
-        parts = [f"round {least}/{self._rounds}"]
-        found = {key: [one[key] for one in self._last.values() if one[key] is not None] for key in _FIGURES}
-        if losses := found["train_loss"]:
-            parts.append(f"loss {decimals(fmean(losses))}")
-        if accuracies := found["accuracy"]:
-            parts.append(f"accuracy {fmean(accuracies):.4f} (lowest {min(accuracies):.4f})")
-        self._over(", ".join(parts))
-        self._written = time.monotonic()
+        self._written = ""
 
     def _over(self, line: str) -> None:
-        sys.stdout.write("\r" * bool(self._shown) + line.ljust(len(self._shown)))
+        sys.stdout.write("\r" * bool(self._written) + line.ljust(len(self._written)))
         sys.stdout.flush()
-        self._shown = line
+        self._written = line

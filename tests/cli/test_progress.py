@@ -79,7 +79,7 @@ def test_the_table_fits_the_terminal_and_ends_with_all_peers(peers: int) -> None
         pass
     assert isinstance(view, LiveTable)
     out.console.print(view.drawing())
-    assert any(line.count(" - ") == 4 and "starting" in line for line in lines(out))
+    assert any(line.split().count("-") == 4 and "starting" in line for line in lines(out))
     for rank in range(peers):
         view.record(rank, entry(998, bytes_sent=123_456_789, accuracy=rank / peers, missed=[8, 9]))
         view.record(rank, entry(999, bytes_sent=123_456_789, accuracy=None, missed=[8, 9]))
@@ -91,13 +91,13 @@ def test_the_table_fits_the_terminal_and_ends_with_all_peers(peers: int) -> None
     assert max(map(len, printed)) <= 80
     assert not any("…" in line for line in printed)
     assert "100%" in printed[-1], "the bar counts rounds of all peers, also those before a resume"
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed if "│" in line]
+    rows = [re.split(" {2,}", line.strip()) for line in printed if re.match(r" *(\d+|\.\.\.|all) ", line)]
     assert rows[0] == ["0", "1000/1000", "0.5000", "0.0000", "246.9 MB", "8, 9", "running"]
     shown = [row for row in rows if row[0].isdigit()]
     assert [shown[-1][0], shown[-1][-1]] == [str(peers - 1), "failed"], "failures are shown if rows do not fit"
     assert rows[-1][0] == "all"
-    assert rows[-1][3] == decimals(sum(rank / peers for rank in range(peers)) / peers)
-    assert rows[-1][4] == size(peers * 246_913_578)
+    assert rows[-1][1] == decimals(sum(rank / peers for rank in range(peers)) / peers)
+    assert rows[-1][2] == size(peers * 246_913_578)
     if len(shown) < peers:
         assert f"{peers - len(shown)} more" in rows[-2]
 

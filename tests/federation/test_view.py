@@ -21,7 +21,8 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def line(number: int, accuracy: float | None = None) -> dict[str, Any]:
-    return {"round": number, "train_loss": 0.5, "accuracy": accuracy}
+    figures = {"train_loss": 0.5, "accuracy": accuracy, "bytes_sent": 500, "missed": [], "active": True}
+    return {"round": number} | figures
 
 
 @pytest.mark.usefixtures("kernel")
@@ -30,12 +31,12 @@ def test_a_line_is_written_anew_as_rounds_complete(capsys: pytest.CaptureFixture
         view.record(0, line(0, 0.5))
         assert capsys.readouterr().out == "", "rank 1 has completed none"
         view.record(1, line(0, 0.75))
-        assert capsys.readouterr().out == "round 1/3, loss 0.5000, accuracy 0.6250 (lowest 0.5000)"
+        assert capsys.readouterr().out == "round 1/3, loss 0.5000, accuracy 0.6250 (lowest 0.5000), sent 1.0 kB"
         view.alert(1, Alert("flat", "nothing is learned"))
-        assert capsys.readouterr().out == "\rrank 1: nothing is learned" + " " * 29 + "\n"
+        assert capsys.readouterr().out == "\rrank 1: nothing is learned" + " " * 42 + "\n"
         view.status(1, "stopped")
         view.record(0, line(1))
-        assert capsys.readouterr().out == "round 2/3, loss 0.5000, accuracy 0.7500 (lowest 0.7500)"
+        assert capsys.readouterr().out == "round 2/3, loss 0.5000, sent 500 B"
     assert capsys.readouterr().out.endswith("\n")
 
 
