@@ -16,7 +16,6 @@ from matplotlib.ticker import MaxNLocator
 
 from dpeer.report.style import GREY, WIDE, Panel, Report, legend, log_ticks, look, name_rows, new_figure
 from dpeer.results.groups import BAND, DISTANCE, Curve, Group, by_round, distance_by_round, sent_in_a_round, settled
-from dpeer.results.records import RoundRecord
 from dpeer.results.units import duration, size
 
 _DASHED: dict[str, Any] = {"ls": (0, (4, 2))}
@@ -179,12 +178,5 @@ def _in_words(group: Group, parts: Parts | None, sent: tuple[float, float] | Non
 def parts_of(group: Group) -> Parts | None:
     """The mean parts of a round over peers, rounds and seeds; None where they were not recorded."""
     lines = [line for run in group.runs for peer in run.peers.values() for line in peer.entries.values()]
-    every = [parts for line in lines if (parts := _parts(line)) is not None]
+    every = [line.seconds for line in lines if line.active and line.seconds is not None]
     return tuple(map(fmean, zip(*every, strict=True))) or None
-
-
-def _parts(line: RoundRecord) -> Parts | None:
-    train, exchange, mix = line.train_seconds, line.exchange_seconds, line.mix_seconds
-    if not line.active or train is None or exchange is None or mix is None:
-        return None
-    return train, exchange, mix

@@ -193,23 +193,20 @@ def interval_text(effect: Effect) -> str:
 
 def verdict_text(effect: Effect) -> str:
     """The verdict with its reason, in one sentence without a full stop."""
+    improved, worse = f"improved over {LOCAL_ONLY}", f"worse than {LOCAL_ONLY}"
     if effect.verdict in ("improved", "worse"):
-        return _against(effect, effect.verdict)
+        return improved if effect.verdict == "improved" else worse
     rows = _rows(effect, own=False)
     few = effect.rows is not None and effect.rows < FEWEST_ROWS
     reason = f"{rows} are fewer than {FEWEST_ROWS}" if few else _mcnemar(effect)
     if effect.high is not None and effect.high < 0:
-        return f"probably {_against(effect, 'worse')}: the whole interval lies below zero, but {reason}"
+        return f"probably {worse}: the whole interval lies below zero, but {reason}"
     if effect.low is not None and effect.low > 0:
-        return f"probably {_against(effect, 'improved')}: the whole interval lies above zero, but {reason}"
+        return f"probably {improved}: the whole interval lies above zero, but {reason}"
     if few:
         return f"inconclusive, {reason}"
     differ = f", of which {effect.differ} differ" if effect.of_accuracy and effect.differ is not None else ""
     return f"inconclusive, the interval holds zero ({rows}{differ})"
-
-
-def _against(effect: Effect, verdict: Literal["improved", "worse"]) -> str:
-    return f"{verdict} {'over' if verdict == 'improved' else 'than'} {LOCAL_ONLY}"
 
 
 def _mcnemar(effect: Effect) -> str:
@@ -260,14 +257,6 @@ def majority_accuracy(train: Sequence[int] | None, evaluated: Sequence[int] | No
         return None
     most = train.index(max(train))
     return (evaluated[most] if most < len(evaluated) else 0) / sum(evaluated)
-
-
-def as_entry(**values: Any) -> Mapping[str, Any]:
-    """The entry to be written; keys that are not given are null."""
-    names = Effect.__dataclass_fields__
-    unknown = values.keys() - names.keys()
-    assert not unknown, unknown
-    return {name: values.get(name) for name in names}
 
 
 def _rows(effect: Effect, *, own: bool = True) -> str:

@@ -104,6 +104,12 @@ class RoundRecord(JsonFields):
     diverged: bool = json_field(lambda value: value is True)
     """Whether training has diverged: its loss was not finite."""
 
+    @property
+    def seconds(self) -> tuple[float, float, float] | None:
+        """How long it trained, waited and mixed; None where one of them is not known."""
+        train, wait, mix = self.train_seconds, self.exchange_seconds, self.mix_seconds
+        return None if train is None or wait is None or mix is None else (train, wait, mix)
+
     def add(self, found: Evaluation | None, point: str) -> None:
         """Take the figures of an evaluation "" (after mixing), "_trained" or "_finished"; nothing without one."""
         if found is None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpeer.results.card import make_card, measured
-from dpeer.results.effect import NOTHING_RECEIVED, as_entry, find_gain, majority_accuracy
+from dpeer.results.effect import NOTHING_RECEIVED, Effect, find_gain, majority_accuracy
 from dpeer.results.files import CARD, MODEL, ROWS, SUMMARY, write_json, write_rows
 from dpeer.results.records import gap
 from dpeer.results.run_folders import read_object
@@ -183,7 +183,7 @@ def conclude_comparison(
     elif facts["settings"]["keep"] == "blend":
         entry["no_blend"] = UNFINISHED
     accuracy = entry.get("alone") if entry.get("measure") == "accuracy" else None
-    write_json(folder / SUMMARY, {**written, "accuracy_alone": accuracy, "worth": as_entry(**entry)})
+    write_json(folder / SUMMARY, {**written, "accuracy_alone": accuracy, "worth": asdict(Effect(**entry))})
 
 
 def _compared(

@@ -13,12 +13,13 @@ from typing import Any, Self
 import uvicorn
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from dpeer.exceptions import DpeerError
 from dpeer.federation.serve_address import ServeAddress, bound
@@ -31,10 +32,10 @@ _EVERY = 1.0
 """Seconds between two looks at the peers, however many pages are open."""
 
 _HEADERS = {
-    b"content-security-policy": b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    b"img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    b"x-content-type-options": b"nosniff",
-    b"cache-control": b"no-store",
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-store",
 }
 
 Source = Callable[[], dict[str, Any]]
@@ -86,7 +87,10 @@ def _app(source: Source, title: str, names: list[str]) -> ASGIApp:
 
     return Starlette(
         routes=[Route("/peers.json", peers), Mount("/", StaticFiles(directory=_PAGE, html=True))],
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False), Middleware(_Headers)],
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts=names, www_redirect=False),
+            Middleware(BaseHTTPMiddleware, dispatch=_with_headers),
+        ],
     )
 
 
@@ -97,16 +101,8 @@ def _answer(source: Source, title: str) -> Response:
         return JSONResponse({"error": str(error)}, 503)
 
 
-class _Headers:
+async def _with_headers(request: Request, answer: RequestResponseEndpoint) -> Response:
     """Adds the headers by which the page runs its own scripts alone."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_HEADERS.items()]
-            await send(message)
-
-        await self._app(scope, receive, with_headers)
+    found = await answer(request)
+    found.headers.update(_HEADERS)
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -13,7 +14,7 @@ from dpeer.federation import snapshot_words as words
 from dpeer.federation.control_client import Place, look
 from dpeer.federation.snapshot_words import unready
 from dpeer.results.files import METRICS, parse
-from dpeer.results.json_fields import number, table, whole, wholes
+from dpeer.results.records import RoundRecord
 from dpeer.results.units import duration
 
 Standing = Literal["part", "idle", "away", "ended", "unasked"]
@@ -52,45 +53,33 @@ class History:
         return next((value for value in reversed(self.columns.get(figure, ())) if value is not None), None)
 
 
-_histories: dict[Path, tuple[tuple[int, ...], History]] = {}
-
-
 def history(folder: Path) -> History:
     """The last rounds in a rank's folder, read again when its metrics.jsonl has changed."""
     path = folder / METRICS
     try:
         found = path.stat()
-        state = found.st_size, found.st_ino, found.st_mtime_ns
-        if path not in _histories or _histories[path][0] != state:
-            _histories[path] = state, _history(path, found.st_size)
+        return _history(path, found.st_size, found.st_ino, found.st_mtime_ns)
     except OSError:
         return History({})
-    return _histories[path][1]
 
 
-def _history(path: Path, size: int) -> History:
+@lru_cache(1000)
+def _history(path: Path, size: int, *state: int) -> History:
     with path.open("rb") as file:
         file.seek(max(0, size - _TAIL))
         content = file.read().rpartition(b"\n")[0]  # half a line is none yet
-    entries = [entry for line in content.decode(errors="replace").splitlines()[-KEPT:] if (entry := parse(line))]
-    found = {at: entry for entry in entries if (at := whole(entry.get("round"))) is not None}
-    lines = [_figures(entry) for _, entry in sorted(found.items())]
-    private = any(table(entry.get("privacy")) is not None for entry in entries)
-    names = [name for name in _figures({}) if not (private and name in _OF_DATA)]
-    return History(
-        {"round": [at + 1 for at in sorted(found)], **{n: [one[n] for one in lines] for n in names}}, private
-    )
-
-
-def _figures(entry: Mapping[str, Any]) -> dict[str, float | None]:
-    """What a line states of its round; None for what is missing or damaged."""
-    seconds = [number(entry.get(f"{name}_seconds")) for name in ("train", "exchange", "mix")]
-    missed = wholes(entry.get("missed"))
-    return {
-        **{name: number(entry.get(name)) for name in ("accuracy", "test_loss", "disagreement")},
-        "round_seconds": None if None in seconds else sum(one or 0.0 for one in seconds),
-        "missed": None if missed is None else len(missed),
+    read = (RoundRecord.of(parse(line) or {}) for line in content.decode(errors="replace").splitlines()[-KEPT:])
+    lines = sorted({line.round: line for line in read if line.round >= 0}.items())
+    columns: dict[str, list[float | None]] = {
+        "accuracy": [line.accuracy for _, line in lines],
+        "test_loss": [line.test_loss for _, line in lines],
+        "disagreement": [line.disagreement for _, line in lines],
+        "round_seconds": [None if line.seconds is None else sum(line.seconds) for _, line in lines],
+        "missed": [len(line.missed) for _, line in lines],
     }
+    private = any(line.privacy is not None for _, line in lines)
+    shown = {name: values for name, values in columns.items() if not (private and name in _OF_DATA)}
+    return History({"round": [at + 1 for at, _ in lines], **shown}, private)
 
 
 @dataclass(frozen=True)

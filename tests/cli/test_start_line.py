@@ -1,6 +1,7 @@
 """The lines that `dpeer start` ends with."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from dpeer.cli.start import last_line, print_end
 from dpeer.cli.terminal import Terminal
 from dpeer.federation.settings import Settings
 from dpeer.peer.peer import Outcome
-from dpeer.results.effect import as_entry
+from dpeer.results.effect import Effect
 
 
 def test_without_a_comparison_the_last_one_names_the_command_that_makes_it(
@@ -17,7 +18,7 @@ def test_without_a_comparison_the_last_one_names_the_command_that_makes_it(
 ) -> None:
     folder = tmp_path / "rank-1"
     folder.mkdir()
-    worth = as_entry(measure="accuracy", on="test", rows=9, joined=0.5, rounds=2, planned=3, why="no time")
+    worth = asdict(Effect(measure="accuracy", on="test", rows=9, joined=0.5, rounds=2, planned=3, why="no time"))
     (folder / "summary.json").write_text(json.dumps({"worth": worth}))
     with Terminal() as terminal:
         print_end(Outcome("done", 3, {}, {}), Settings(out=tmp_path), 1, terminal, as_json=False)

@@ -1,6 +1,7 @@
 """Panels of a report: results of peers, costs of a round, and the ticks of their axes."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -9,15 +10,15 @@ from matplotlib.figure import Figure
 from dpeer.report.by_peer import headlines, results_of_peers
 from dpeer.report.by_round import parts_of, time_and_bytes
 from dpeer.report.style import Report, log_ticks
-from dpeer.results.effect import as_entry
+from dpeer.results.effect import Effect
 from dpeer.results.groups import LOSS
 
 Of = Callable[..., Report]
 
 
 def entry(gain: float, verdict: str | None = "inconclusive", **values: Any) -> dict[str, Any]:
-    return dict(as_entry(measure="accuracy", on="test", rows=40, gain=gain, low=gain - 0.1, high=gain + 0.1,
-                         verdict=verdict, **values))  # fmt: skip
+    found = {"measure": "accuracy", "on": "test", "rows": 40, "gain": gain, "low": gain - 0.1, "high": gain + 0.1}
+    return asdict(Effect(**found, verdict=verdict, **values))
 
 
 def test_every_peer_is_shown_federated_beside_local_only_with_a_headline(make_run: Any, report_of: Of) -> None:

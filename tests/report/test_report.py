@@ -5,6 +5,7 @@ import io
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,7 +20,7 @@ from dpeer.federation.settings import aside
 from dpeer.report.page import make_panels
 from dpeer.report.pages import check_out
 from dpeer.report.style import Panel, Report
-from dpeer.results.effect import as_entry
+from dpeer.results.effect import Effect
 from dpeer.results.groups import choose, group_runs
 from dpeer.results.run_folders import find_runs
 from tests.error_texts import refused
@@ -56,7 +57,7 @@ def test_a_run_has_a_page_with_every_section_and_its_pictures(dpeer: Command, ma
         return {"training_accuracy": 0.95, "generalization_gap": 0.95 - line["accuracy"]}
 
     path = "/data/" + 40 * "long-" + "visits.csv"
-    worth = as_entry(measure="accuracy", rows=9, gain=0.1, low=0.0, high=0.2, verdict="improved")
+    worth = asdict(Effect(measure="accuracy", rows=9, gain=0.1, low=0.0, high=0.2, verdict="improved"))
     make_run("<b>x&y", classes=[3, 0, 7], lines=fitted, distances=[3.5, 0.01], task_options={"path": path},
              more={"worth": [worth] * 3})  # fmt: skip
     before = dict(mpl.rcParams)

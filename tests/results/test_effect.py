@@ -1,6 +1,8 @@
 """The words for the effect of federating."""
 
-from dpeer.results.effect import Effect, as_entry, closing_lines, effect_of, effects_by_rank, headline, verdict_word
+from dataclasses import asdict
+
+from dpeer.results.effect import Effect, closing_lines, effect_of, effects_by_rank, headline, verdict_word
 
 
 def of(verdict: str | None, **values: object) -> Effect:
@@ -122,7 +124,7 @@ def test_the_headline_counts_peers() -> None:
 
 
 def test_an_entry_is_read_as_it_was_written_and_a_damaged_one_does_no_harm() -> None:
-    entry = dict(as_entry(measure="accuracy", rows=3, verdict="improved", gain=0.5))
+    entry = asdict(Effect(measure="accuracy", rows=3, verdict="improved", gain=0.5))
     assert effect_of(entry) == Effect.of({"measure": "accuracy", "rows": 3, "verdict": "improved", "gain": 0.5})
     assert effect_of({"verdict": "great", "rows": -1, "gain": "much"}) == Effect()
     assert effect_of([1]) is None
