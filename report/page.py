@@ -17,7 +17,7 @@ from dpeer.report.style import COLORS, Panel, Report, looks, saved
 from dpeer.results import units
 from dpeer.results.figures import all_metrics, called, in_order, largest_cost
 from dpeer.results.groups import Group, Grouped, as_text, choose, distances, group_runs, mean_of, settled
-from dpeer.results.run_folders import PeerFolder, RunFolder
+from dpeer.results.run_folders import RunFolder
 
 NONE = "-"
 
@@ -195,10 +195,10 @@ def _over(values: Sequence[float], sign: Literal["", "+"] = "") -> str:
 def _worst(group: Group, report: Report) -> str:
     """The worst peer of all seeds: its value and its rank."""
     measure = report.measure
-    found = [(run, *measure.worst(values)) for run in group.runs if (values := run.finals(measure.key))]
+    found = [(value, rank, run) for run in group.runs for rank, value in run.finals(measure.key).items()]
     if not found:
         return NONE
-    run, rank, value = (min if measure.most_is_best else max)(found, key=lambda one: one[2])
+    value, rank, run = (min if measure.most_is_best else max)(found, key=lambda one: one[0])
     seed = f", seed {run.settings.get('seed')}" if len(group.runs) > 1 else ""
     return f"{units.decimals(value)} (rank {rank}{seed})"
 
@@ -206,8 +206,8 @@ def _worst(group: Group, report: Report) -> str:
 def _metrics(groups: Sequence[Group]) -> Panel | None:
     """The table of every metric's mean over the peers; None without further metrics."""
     means = [[_means(run) for run in group.runs] for group in groups]
-    names = [*in_order(dict.fromkeys(name for group in means for run in group for name in run))]
-    names = [name for name in names if name != "accuracy"]  # the table of results has it
+    known = in_order(dict.fromkeys(name for group in means for run in group for name in run))
+    names = [name for name in known if name != "accuracy"]  # the table of results has it
     if not names:
         return None
     return Panel(
@@ -228,18 +228,13 @@ def _means(run: RunFolder) -> dict[str, float]:
     """By name, the mean over the peers that have such a metric."""
     found: dict[str, list[float]] = {}
     for peer in run.peers.values():
-        for name, value in _last(peer).items():
+        lines = (line.metrics for line in reversed([*peer.entries.values()]) if line.metrics is not None)
+        # Where it has not ended, those of its last evaluated round.
+        last = next(lines, {}) if peer.summary is None else all_metrics(peer.summary)
+        for name, value in last.items():
             if value is not None:
                 found.setdefault(name, []).append(value)
     return {name: fmean(values) for name, values in found.items()}
-
-
-def _last(peer: PeerFolder) -> Mapping[str, float | None]:
-    """A peer's metrics at the end; those of its last evaluated round where it has not ended."""
-    if peer.summary is not None:
-        return all_metrics(peer.summary)
-    lines = (line.metrics for line in reversed(list(peer.entries.values())))
-    return next((metrics for metrics in lines if metrics is not None), {})
 
 
 def _settings(grouped: Grouped) -> Panel:

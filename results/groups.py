@@ -181,11 +181,6 @@ class Measure:
     axis: str
     most_is_best: bool = True
 
-    def worst(self, values: Mapping[int, float]) -> tuple[int, float]:
-        """The worst peer's rank and value."""
-        rank = (min if self.most_is_best else max)(values, key=lambda one: values[one])
-        return rank, values[rank]
-
     def standing(self, group: Group) -> float:
         """A group's mean, of which more is better; minus infinity without one."""
         found = mean_of(group, self.key)

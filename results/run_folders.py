@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -191,10 +192,9 @@ def _search(folder: Path, depth: int) -> Iterator[RunFolder]:
             yield from _search(inner, depth - 1)
 
 
-def _natural(path: Path) -> list[tuple[int, str]]:
+def _natural(path: Path) -> list[str | int]:
     """A sort key by which cell-2 comes before cell-10."""
-    spaced = "".join(c if c.isascii() and c.isdigit() else f" {c} " for c in path.name)
-    return [(int(part), "") if part.isascii() and part.isdigit() else (-1, part) for part in spaced.split()]
+    return [int(part) if place % 2 else part for place, part in enumerate(re.split("([0-9]+)", path.name))]
 
 
 def read_run(folder: Path) -> RunFolder | None:
@@ -279,11 +279,8 @@ def read_object(path: Path) -> dict[str, Any]:
 
 def rank_folders(folder: Path) -> dict[int, Path]:
     """The ranks' folders in a run folder, by rank, in order."""
-    found = {path.name.removeprefix("rank-"): path for path in folder.glob("rank-*") if path.is_dir()}
-    ranks = sorted(
-        (int(name), path) for name, path in found.items() if name.isascii() and name.isdigit() and len(name) < 7
-    )
-    return dict(ranks)
+    found = {path: re.fullmatch(r"rank-([0-9]{1,6})", path.name) for path in folder.glob("rank-*") if path.is_dir()}
+    return dict(sorted((int(name[1]), path) for path, name in found.items() if name is not None))
 
 
 def read_members(folders: Iterable[Path]) -> tuple[int, ...]:
