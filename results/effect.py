@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
-from dpeer.results.json_fields import JsonFields, json_field, number, table, text, whole
+from dpeer.results.json_fields import Count, JsonFields, Number, table
 from dpeer.results.training_alerts import ranks_rows
 from dpeer.results.units import decimals
 
@@ -34,57 +34,53 @@ LOCAL_ONLY = "local only"
 """The name of the baseline that each peer trains by itself."""
 
 
-def _one_of(kind: Any) -> Callable[[Any], Any]:
-    return lambda value: value if value in get_args(kind) else None
-
-
 @dataclass(frozen=True)
 class Effect(JsonFields):
     """The entry `worth` of a peer's summary.json; None where a value is not known."""
 
-    measure: str | None = json_field(text)
+    measure: str | None = None
     """accuracy, or test_loss where rows are neither right nor wrong."""
-    on: str | None = json_field(text)
+    on: str | None = None
     """test or validation: the rows that were used."""
-    rows: int | None = json_field(whole)
+    rows: Count | None = None
     """How many of this peer's own rows both models were compared on."""
-    joined: float | None = json_field(number)
+    joined: Number | None = None
     """The measure of the federated model: the best one, or the last."""
-    constant: float | None = json_field(number)
+    constant: Number | None = None
     """The same of always answering the most frequent training class, or the mean training target."""
-    alone: float | None = json_field(number)
+    alone: Number | None = None
     """The same of the baseline."""
-    auroc: float | None = json_field(number)
-    alone_auroc: float | None = json_field(number)
-    rounds: int | None = json_field(whole)
+    auroc: Number | None = None
+    alone_auroc: Number | None = None
+    rounds: Count | None = None
     """How many rounds the baseline was trained."""
-    planned: int | None = json_field(whole)
+    planned: Count | None = None
     """How many that should have been."""
-    gain: float | None = json_field(number)
+    gain: Number | None = None
     """How much better the federated model is, in the measure's unit; of a loss, how much lower."""
-    low: float | None = json_field(number)
-    high: float | None = json_field(number)
+    low: Number | None = None
+    high: Number | None = None
     """The ends of the gain's 95 % interval."""
-    differ: int | None = json_field(whole)
+    differ: Count | None = None
     """On how many rows the two models differ."""
-    verdict: Verdict | None = json_field(_one_of(Verdict))  # noqa: RUF009 - see `json_field`
-    rounds_mixed: int | None = json_field(whole)
+    verdict: Verdict | None = None
+    rounds_mixed: Count | None = None
     """In how many rounds the peer mixed a neighbor's body."""
-    validation_loss: float | None = json_field(number)
+    validation_loss: Number | None = None
     """The federated model's, by which its round was chosen; None without ``keep="best"``."""
-    alone_validation_loss: float | None = json_field(number)
+    alone_validation_loss: Number | None = None
     """The same of the baseline."""
-    kept: Kept | None = json_field(_one_of(Kept))  # noqa: RUF009 - see `json_field`
+    kept: Kept | None = None
     """Which is the peer's model; None where the two were not weighed."""
-    weight: float | None = json_field(number)
+    weight: Number | None = None
     """The federated model's share of the blend; None without one."""
-    blend: float | None = json_field(number)
+    blend: Number | None = None
     """The measure of the blend."""
-    blend_validation_loss: float | None = json_field(number)
+    blend_validation_loss: Number | None = None
     """The blend's."""
-    no_blend: str | None = json_field(text)
+    no_blend: str | None = None
     """The reason for no blend, where one was asked for."""
-    why: str | None = json_field(text)
+    why: str | None = None
     """The reason for no comparison."""
 
     @property

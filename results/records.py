@@ -10,9 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from pydantic import StrictBool
+
 from dpeer.atomic import flush
 from dpeer.results.files import finite, parse, replace
-from dpeer.results.json_fields import JsonFields, figures, json_field, number, table, total, whole, wholes
+from dpeer.results.json_fields import Count, Figures, JsonFields, Number, Total
 
 Figure = Literal[
     "accuracy", "accuracy_trained", "test_loss", "training_accuracy", "training_accuracy_trained", "generalization_gap"
@@ -56,52 +58,52 @@ class RoundRecord(JsonFields):
     file, damaged or not finite.
     """
 
-    round: int = json_field(lambda value: -1 if (found := whole(value)) is None else found)
+    round: Count = -1
     """From 0 on; -1 is that of no line."""
-    accuracy: float | None = json_field(number)
-    test_loss: float | None = json_field(number)
-    metrics: Mapping[str, float | None] | None = json_field(figures)
-    accuracy_trained: float | None = json_field(number)
-    train_loss: float | None = json_field(number)
+    accuracy: Number | None = None
+    test_loss: Number | None = None
+    metrics: Figures | None = None
+    accuracy_trained: Number | None = None
+    train_loss: Number | None = None
     """None where nothing was trained; not finite where training has diverged."""
-    bytes_sent: int | None = json_field(total)
-    bytes_received: int | None = json_field(total)
-    heard: Sequence[int] = json_field(lambda value: wholes(value) or ())
-    missed: Sequence[int] = json_field(lambda value: wholes(value) or ())
-    train_seconds: float | None = json_field(number)
-    exchange_seconds: float | None = json_field(number)
-    mix_seconds: float | None = json_field(number)
-    samples: int | None = json_field(total)
+    bytes_sent: Total | None = None
+    bytes_received: Total | None = None
+    heard: Sequence[Count] = ()
+    missed: Sequence[Count] = ()
+    train_seconds: Number | None = None
+    exchange_seconds: Number | None = None
+    mix_seconds: Number | None = None
+    samples: Total | None = None
     """For how many samples a gradient was computed in the round."""
-    steps: Sequence[int] = json_field(lambda value: wholes(value) or ())
+    steps: Sequence[Count] = ()
     """How many minibatches each phase of training has taken, in their order; none in a round that was sat out."""
-    steps_asked: Sequence[int] = json_field(lambda value: wholes(value) or ())
+    steps_asked: Sequence[Count] = ()
     """How many those are without `--round-seconds`."""
-    epsilon: float | None = json_field(number)
-    delta: float | None = json_field(number)
-    active: bool = json_field(lambda value: value is not False)
+    epsilon: Number | None = None
+    delta: Number | None = None
+    active: StrictBool = True
     """False in a round that the peer sat out."""
-    adopted: bool = json_field(lambda value: value is True)
+    adopted: StrictBool = False
     """Whether the body was replaced by the mean of the neighbors', because they had gone on without this peer."""
-    disagreement: float | None = json_field(number)
+    disagreement: Number | None = None
     """Relative distance of this peer's released body to the mix; None where it mixed or released nothing."""
-    privacy: Mapping[str, Any] | None = json_field(table)
+    privacy: Mapping[str, Any] | None = None
     """The costs of the releases so far, and the clipping of this one; None without privacy."""
-    accuracy_finished: float | None = json_field(number)
+    accuracy_finished: Number | None = None
     """Of the model that `--finish` has trained on, in the last round; so are the others of this ending."""
-    test_loss_trained: float | None = json_field(number)
-    test_loss_finished: float | None = json_field(number)
-    metrics_trained: Mapping[str, float | None] | None = json_field(figures)
-    metrics_finished: Mapping[str, float | None] | None = json_field(figures)
-    training_accuracy: float | None = json_field(number)
+    test_loss_trained: Number | None = None
+    test_loss_finished: Number | None = None
+    metrics_trained: Figures | None = None
+    metrics_finished: Figures | None = None
+    training_accuracy: Number | None = None
     """On the peer's own training data, where that was asked for (`--training-accuracy`); so are the next ones."""
-    training_accuracy_trained: float | None = json_field(number)
-    training_accuracy_finished: float | None = json_field(number)
-    generalization_gap: float | None = json_field(number)
+    training_accuracy_trained: Number | None = None
+    training_accuracy_finished: Number | None = None
+    generalization_gap: Number | None = None
     """Training accuracy less accuracy, both after mixing."""
-    auroc: float | None = json_field(number)
+    auroc: Number | None = None
     """After mixing, of two classes."""
-    diverged: bool = json_field(lambda value: value is True)
+    diverged: StrictBool = False
     """Whether training has diverged: its loss was not finite."""
 
     @property

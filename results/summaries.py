@@ -3,108 +3,89 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, StrictBool
 
 from dpeer.results.effect import Effect, effect_of, effects_by_rank
-from dpeer.results.json_fields import (
-    JsonFields,
-    figures,
-    flag,
-    json_field,
-    number,
-    numbers_by_rank,
-    table,
-    table_or_empty,
-    text,
-    texts,
-    total,
-    whole,
-    wholes,
-    wholes_by_rank,
-)
-
-
-def _status(value: Any) -> str:
-    return "done" if value is None else str(value)
+from dpeer.results.json_fields import Count, Figures, JsonFields, Number, Total
 
 
 @dataclass(frozen=True)
 class Summary(JsonFields):
     """The keys that both kinds have. None stands for a key that is missing, and for a number that is not finite."""
 
-    status: str = json_field(_status)
+    status: str = "done"
     """done, stopped or failed."""
-    size: int | None = json_field(whole)
-    topology: str | None = json_field(text)
-    algorithm: str | None = json_field(text)
-    task: str | None = json_field(text)
-    partition: str | None = json_field(text)
-    rounds: int | None = json_field(whole)
+    size: Count | None = None
+    topology: str | None = None
+    algorithm: str | None = None
+    task: str | None = None
+    partition: str | None = None
+    rounds: Count | None = None
     """The number of rounds that were planned."""
-    seed: int | None = json_field(total)
-    spectral_gap: float | None = json_field(number)
-    body_parameters: int | None = json_field(total)
-    head_parameters: int | None = json_field(total)
-    extras: Mapping[str, Any] = json_field(table_or_empty)
+    seed: Total | None = None
+    spectral_gap: Number | None = None
+    body_parameters: Total | None = None
+    head_parameters: Total | None = None
+    extras: Mapping[str, Any] = field(default_factory=dict)
     """How many values travel beside the body, by name."""
-    bytes_sent: int | None = json_field(total)
-    wall_seconds: float | None = json_field(number)
-    epsilon: float | None = json_field(number)
-    delta: float | None = json_field(number)
-    privacy: Mapping[str, Any] | None = json_field(table)
+    bytes_sent: Total | None = None
+    wall_seconds: Number | None = None
+    epsilon: Number | None = None
+    delta: Number | None = None
+    privacy: Mapping[str, Any] | None = None
     """The costs of the releases; None without privacy."""
-    settings: Mapping[str, Any] = json_field(table_or_empty)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class PeerSummary(Summary):
     """One peer's results: summary.json in its rank's folder."""
 
-    completed_rounds: int | None = json_field(whole)
-    kept_round: int | None = json_field(whole)
-    kept_point: str | None = json_field(text)
+    completed_rounds: Count | None = None
+    kept_round: Count | None = None
+    kept_point: str | None = None
     """trained, mixed or finished; alone if the kept model is the local-only baseline."""
-    accuracy: float | None = json_field(number)
+    accuracy: Number | None = None
     """That of the kept model, as are the next two."""
-    test_loss: float | None = json_field(number)
-    metrics: Mapping[str, float | None] | None = json_field(figures)
-    accuracy_trained: float | None = json_field(number)
+    test_loss: Number | None = None
+    metrics: Figures | None = None
+    accuracy_trained: Number | None = None
     """At another point of the round whose federated model was chosen, as are the next ones."""
-    accuracy_mixed: float | None = json_field(number)
-    accuracy_finished: float | None = json_field(number)
-    test_loss_mixed: float | None = json_field(number)
-    accuracy_alone: float | None = json_field(number)
+    accuracy_mixed: Number | None = None
+    accuracy_finished: Number | None = None
+    test_loss_mixed: Number | None = None
+    accuracy_alone: Number | None = None
     """That of the local-only baseline; None where none was trained."""
-    training_accuracy: float | None = json_field(number)
+    training_accuracy: Number | None = None
     """The kept model's on the training data, where that was asked for; then at the other points."""
-    training_accuracy_mixed: float | None = json_field(number)
-    generalization_gap: float | None = json_field(number)
+    training_accuracy_mixed: Number | None = None
+    generalization_gap: Number | None = None
     """Of the kept model: training accuracy less accuracy."""
-    measured: Mapping[str, float | None] | None = json_field(figures)
+    measured: Figures | None = None
     """The kept model's figures at the end, by name; intervals are in its card."""
-    lost: Mapping[str, Any] = json_field(table_or_empty)
+    lost: Mapping[str, Any] = field(default_factory=dict)
     """By the rank of a neighbor that rounds had to go on without, why."""
-    rounds_mixed: int | None = json_field(whole)
+    rounds_mixed: Count | None = None
     """In how many rounds it mixed a neighbor's body."""
-    pauses: int | None = json_field(whole)
+    pauses: Count | None = None
     """How often it paused, because it would have gone on without a quorum."""
-    late_bodies: int | None = json_field(whole)
+    late_bodies: Count | None = None
     """How many bodies it released after all neighbors had completed their round, so that no peer mixed them."""
-    left_behind: int | None = json_field(whole)
+    left_behind: Count | None = None
     """How many rounds this peer sat out because the others had gone past them."""
-    training_samples: int | None = json_field(whole)
-    class_counts: tuple[int, ...] | None = json_field(wholes)
+    training_samples: Count | None = None
+    class_counts: tuple[Count, ...] | None = None
     """Training samples by class; None where the task has no classes."""
-    diverged: bool | None = json_field(flag)
+    diverged: StrictBool | None = None
     """Whether loss or parameters were not finite at the end."""
-    worth: Effect | None = json_field(effect_of)  # noqa: RUF009 - see `json_field`
+    worth: Annotated[Effect | None, BeforeValidator(effect_of)] = None
     """The effect of federating on this peer; None where nothing was measured."""
-    warnings: tuple[str, ...] = json_field(texts)
+    warnings: tuple[str, ...] = ()
     """The kinds of warnings in the log."""
-    log_dropped: int | None = json_field(whole)
-    """Lines that the log did not write: its reader was too slow, or the disk was full."""
-    evaluated_class_counts: tuple[int, ...] | None = json_field(wholes)
+    evaluated_class_counts: tuple[Count, ...] | None = None
     """Evaluated samples by class."""
 
 
@@ -112,15 +93,15 @@ class PeerSummary(Summary):
 class RunSummary(Summary):
     """The results of all peers: summary.json in the run folder. Tuples are by rank."""
 
-    completed_rounds: tuple[int | None, ...] = json_field(wholes_by_rank)
+    completed_rounds: tuple[Count | None, ...] = ()
     """None for a peer that left no summary."""
-    accuracy: tuple[float | None, ...] = json_field(numbers_by_rank)
+    accuracy: tuple[Number | None, ...] = ()
     """Of the kept models, as are losses and metrics."""
-    accuracy_mixed: tuple[float | None, ...] = json_field(numbers_by_rank)
-    test_loss: tuple[float | None, ...] = json_field(numbers_by_rank)
-    test_loss_mixed: tuple[float | None, ...] = json_field(numbers_by_rank)
-    metrics: Mapping[str, Any] = json_field(table_or_empty)
+    accuracy_mixed: tuple[Number | None, ...] = ()
+    test_loss: tuple[Number | None, ...] = ()
+    test_loss_mixed: tuple[Number | None, ...] = ()
+    metrics: Mapping[str, Any] = field(default_factory=dict)
     """By name, a number or None for each peer."""
-    consensus_distance: float | None = json_field(number)
-    worth: tuple[Effect | None, ...] = json_field(effects_by_rank)
+    consensus_distance: Number | None = None
+    worth: Annotated[tuple[Effect | None, ...], BeforeValidator(effects_by_rank)] = ()
     """The effect of federating on each peer."""
