@@ -94,12 +94,7 @@ class FAFED(Algorithm):
 class _Round:
     """The steps of one round, of the whole model or of what it begins with: moving comes first, then the moments.
 
-    Args:
-        options: Those of `FAFED`.
-        mean: m, shape (model.count,), changed in place.
-        squares: v, likewise.
-        lr: The learning rate of this round.
-        decay: The share of the parameters, times the learning rate, that each step takes away.
+    These are m and v, shape (model.count,), which are changed in place.
     """
 
     def __init__(self, options: FAFED.Options, mean: Tensor, squares: Tensor, lr: float, decay: float) -> None:

@@ -35,6 +35,7 @@ from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.moments import Moments
 from dpeer.training.algorithms.options import option
 from dpeer.training.flat import Flat
+from dpeer.training.settings import Hyperparameters
 from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer
 
@@ -75,8 +76,7 @@ class FedLADA(Algorithm):
         made: list[_Amended] = []
 
         def amended(flat: Flat) -> _Amended:
-            squares, direction = (vectors[name][: flat.count] for name in _KEPT)
-            made.append(_Amended(flat, self.options, squares, direction, h.momentum, h.weight_decay))
+            made.append(_Amended(flat, self.options, h, *(vectors[name][: flat.count] for name in _KEPT)))
             return made[-1]
 
         peer.fit(peer.model, epochs=h.body_epochs, lr=peer.rates.body, step=amended)
@@ -86,21 +86,12 @@ class FedLADA(Algorithm):
 
 
 class _Amended:
-    """The steps of one round.
-
-    Args:
-        flat: What to step.
-        options: Those of `FedLADA`.
-        squares: The second moment that the round begins with, shape (flat.count,).
-        direction: Where all moved in the round before, likewise.
-        momentum: How much of the mean gradient is kept in each step.
-        decay: The share of the parameters, times the learning rate, that each step takes away.
-    """
+    """The steps of one round, on what it begins with: v and d, shape (flat.count,)."""
 
     def __init__(
-        self, flat: Flat, options: FedLADA.Options, squares: Tensor, direction: Tensor, momentum: float, decay: float
+        self, flat: Flat, options: FedLADA.Options, h: Hyperparameters, squares: Tensor, direction: Tensor
     ) -> None:
-        self._flat, self._options, self._momentum, self._decay = flat, options, momentum, decay
+        self._flat, self._options, self._momentum, self._decay = flat, options, h.momentum, h.weight_decay
         self._kept, self._direction = squares, direction
         self._squares = squares.clamp(min=options.floor**2)
         self._largest = self._squares.clone()

@@ -7,7 +7,8 @@ one, as in DP-FedAdamW, section 5.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,31 +25,13 @@ _TOGETHER = "qkv"
 _SIZES = ("head_dim", "attention_head_size")
 _NUMBERS = ("num_attention_heads", "num_heads", "n_heads", "n_head")
 _OWN = {"weight", "bias", "base_layer.weight", "base_layer.bias"}
-_PARTS = "qkv"
 
 
-@dataclass(frozen=True)
-class Projection:
-    """A parameter that is divided by heads.
-
-    Attributes:
-        path: The module that it is of.
-        shape: Its shape, with the first dimension, of outputs, as three: parts, heads, and outputs of a head.
-        parts: The names of the parts, one letter each; one empty name for a single part.
-    """
-
-    path: str
-    shape: tuple[int, ...]
-    parts: tuple[str, ...]
-
-    def slices(self) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """A name and an index of each part's heads."""
-        for number, part in enumerate(self.parts):
-            for head in range(self.shape[1]):
-                yield ".".join(filter(None, (self.path, part, str(head)))), (number, head)
+Slice = tuple[str, tuple[int, ...], tuple[Any, ...]]
+"""A block's name, a shape of the parameter, and the index of the block's values in that shape."""
 
 
-def projection_of(modules: Mapping[str, nn.Module], name: str, shape: tuple[int, ...]) -> Projection | None:
+def _by_heads(modules: Mapping[str, nn.Module], name: str, shape: tuple[int, ...]) -> list[Slice] | None:
     """How a parameter is divided by heads; None for one that does not make queries, keys or values.
 
     Of low-rank adapters (``lora_A``, ``lora_B``) of such a layer the second is divided: its rows are the outputs.
@@ -66,7 +49,7 @@ def projection_of(modules: Mapping[str, nn.Module], name: str, shape: tuple[int,
             continue
         if rest not in _OWN and not ("lora_B" in rest.split(".") and len(shape) == 2):
             return None
-        parts = tuple(_PARTS) if called == _TOGETHER else ("",)
+        parts = tuple(_TOGETHER) if called == _TOGETHER else ("",)
         outputs, uneven = divmod(shape[0], len(parts))
         size = 0 if uneven else _head_size(modules, above, outputs)
         # The weight that an adapter is beside has the adapter's module below its own, and is no block with it.
@@ -75,10 +58,10 @@ def projection_of(modules: Mapping[str, nn.Module], name: str, shape: tuple[int,
     return None
 
 
-def _of_torch(attention: nn.MultiheadAttention, path: str, leaf: str, shape: tuple[int, ...]) -> Projection | None:
+def _of_torch(attention: nn.MultiheadAttention, path: str, leaf: str, shape: tuple[int, ...]) -> list[Slice] | None:
     size = attention.head_dim
     if leaf in ("in_proj_weight", "in_proj_bias"):
-        return _divided(path, shape, tuple(_PARTS), size)
+        return _divided(path, shape, tuple(_TOGETHER), size)
     if leaf in ("q_proj_weight", "k_proj_weight", "v_proj_weight"):
         return _divided(path, shape, (leaf[0],), size)
     return None
@@ -107,10 +90,13 @@ def _number(module: nn.Module, name: str) -> int:
     return found if type(found) is int and found > 0 else 0
 
 
-def _divided(path: str, shape: tuple[int, ...], parts: tuple[str, ...], size: int) -> Projection | None:
+def _divided(path: str, shape: tuple[int, ...], parts: tuple[str, ...], size: int) -> list[Slice] | None:
+    """The outputs, the first dimension, as three: parts, heads, and outputs of a head."""
     if not size or shape[0] % (len(parts) * size):
         return None
-    return Projection(path, (len(parts), shape[0] // (len(parts) * size), size, *shape[1:]), parts)
+    cut = (len(parts), shape[0] // (len(parts) * size), size, *shape[1:])
+    named = itertools.product(enumerate(parts), range(cut[1]))
+    return [(".".join(filter(None, (path, part, str(head)))), cut, (number, head)) for (number, part), head in named]
 
 
 Grouping = Literal["layer", "residual"]
@@ -186,12 +172,9 @@ def blocks_of(model: nn.Module, named: Named, grouping: Grouping = "layer") -> B
             continue
         shape = tuple(parameter.shape)
         around = next((prefix for prefix in residual if is_under(name, (prefix,))), None)
-        cut = None if around is not None else projection_of(modules, name, shape)
-        if cut is None:
-            pieces.setdefault(around or _layer(modules, name), []).append(Piece(place, shape))
-            continue
-        for key, index in cut.slices():
-            pieces.setdefault(key, []).append(Piece(place, cut.shape, index))
+        cut = None if around is not None else _by_heads(modules, name, shape)
+        for key, viewed, index in cut or [(around or _layer(modules, name), shape, ())]:
+            pieces.setdefault(key, []).append(Piece(place, viewed, index))
     return Blocks(pieces)
 
 
@@ -249,44 +232,33 @@ class SecondMoments:
     def __init__(
         self, peer: Trainer, shared: Tensor | None, full: bool, grouping: Grouping, state: dict[str, Tensor]
     ) -> None:
-        self._shared, self._body_count = shared, peer.body.count
-        self._blocks: list[Blocks | None] = [None, None]
-        if shared is not None and not full:
-            named = [[(name, parameter) for name, parameter, _ in part.layout] for part in (peer.body, peer.head)]
-            self._blocks = [blocks_of(peer.module, named[0], grouping), blocks_of(peer.module, named[1])]
-        of_head = self._blocks[1]
-        at_home = 0 if shared is None else peer.head.count if of_head is None else len(of_head)
-        self._at_home = peer.head.data.new_zeros(at_home)
-        if at_home:
-            state["at_home"] = self._at_home
+        self._parts: list[tuple[slice, Tensor, Blocks | None]] = []
+        if shared is None:
+            return
+        body, head = peer.body, peer.head
+        blocks: list[Blocks | None] = [None, None]
+        if not full:
+            named = [[(name, parameter) for name, parameter, _ in part.layout] for part in (body, head)]
+            blocks = [blocks_of(peer.module, named[0], grouping), blocks_of(peer.module, named[1])]
+        at_home = head.data.new_zeros(head.count if blocks[1] is None else len(blocks[1]))
+        if len(at_home):
+            state["at_home"] = at_home
+        self._parts = [(slice(0, body.count), shared, blocks[0]), (slice(body.count, None), at_home, blocks[1])]
 
     def known(self, flat: Flat) -> Tensor | None:
         """The known moment of each value of the model or the body, zero for nothing; None where nothing is kept."""
-        if self._shared is None:
-            return None
         found = torch.zeros_like(flat.data)
-        body, head = found[: self._body_count], found[self._body_count :]
-        _spread(self._blocks[0], self._shared, body)
-        if len(head):
-            _spread(self._blocks[1], self._at_home, head)
-        return found
+        for here, numbers, blocks in self._parts:
+            if not len(found[here]):
+                continue
+            if blocks is None:
+                found[here] = numbers
+            else:
+                blocks.spread(numbers, found[here])
+        return found if self._parts else None
 
     def learn(self, second: Tensor) -> None:
         """Take over what the steps of a round have shown."""
-        if self._shared is None:
-            return
-        body, head = second[: self._body_count], second[self._body_count :]
-        self._shared.copy_(_means(self._blocks[0], body))
-        if len(head):
-            self._at_home.copy_(_means(self._blocks[1], head))
-
-
-def _spread(blocks: Blocks | None, numbers: Tensor, values: Tensor) -> None:
-    if blocks is None:
-        values.copy_(numbers)
-    else:
-        blocks.spread(numbers, values)
-
-
-def _means(blocks: Blocks | None, values: Tensor) -> Tensor:
-    return values if blocks is None else blocks.means(values)
+        for here, numbers, blocks in self._parts:
+            if len(second[here]):
+                numbers.copy_(second[here] if blocks is None else blocks.means(second[here]))
