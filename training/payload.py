@@ -78,17 +78,14 @@ class _Readable:
         self.__array_interface__["data"] = self.__array_interface__["data"][0], False
 
 
-def views(payload: Payload, count: int, dtype: WireDtype = "float32") -> list[Tensor] | None:
-    """The payload's buffers as vectors without copying them; only to be read.
+def views(payload: Payload, count: int, dtype: WireDtype = "float32") -> list[Tensor]:
+    """The payload's buffers as vectors of that dtype, in their order, without copying them; only to be read.
 
-    Returns:
-        The vectors in order, of that dtype, or None when the payload has another size.
+    Raises:
+        ValueError: The payload has another size. (Of what is no payload Python, numpy or torch raise something else.)
     """
-    try:
-        if sum(memoryview(buffer).nbytes for buffer in payload) != width(dtype) * count:
-            return None
-        # numpy refuses what is not contiguous or empty, torch what is not a whole number of values.
-        found = [torch.from_numpy(np.asarray(_Readable(one))) for one in payload if memoryview(one).nbytes]
-        return [(one.clone() if one.data_ptr() % width(dtype) else one).view(_TORCH[dtype]) for one in found]
-    except (TypeError, ValueError, BufferError, RuntimeError):
-        return None
+    if (size := sum(memoryview(buffer).nbytes for buffer in payload)) != width(dtype) * count:
+        raise ValueError(f"{size:,} bytes are not {count:,} values")
+    # numpy refuses what is not contiguous or empty, torch what is not a whole number of values.
+    found = [torch.from_numpy(np.asarray(_Readable(one))) for one in payload if memoryview(one).nbytes]
+    return [(one.clone() if one.data_ptr() % width(dtype) else one).view(_TORCH[dtype]) for one in found]

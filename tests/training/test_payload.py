@@ -1,7 +1,6 @@
 """Bodies as bytes, and sums of them, against numpy's and torch's own conversions."""
 
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +41,7 @@ def test_what_is_encoded_is_what_numpy_rounds_to(dtype: WireDtype) -> None:
 
 @every_dtype
 def test_nan_stays_nan(dtype: WireDtype) -> None:
-    (vector,) = views([encode(torch.tensor([np.nan, 1.0]), dtype)], 2, dtype) or []
+    (vector,) = views([encode(torch.tensor([np.nan, 1.0]), dtype)], 2, dtype)
     assert vector.isnan().tolist() == [True, False]
 
 
@@ -54,25 +53,5 @@ def test_views_are_the_values_however_they_are_cut(dtype: WireDtype) -> None:
     for cuts in ([], [4], [4, 8, 1200], [0, 1996], [12, 12]):
         parts = [whole[a:b] for a, b in itertools.pairwise([0, *cuts, whole.nbytes])]
         found = views(parts, 1000, dtype)
-        assert found is not None
         assert torch.equal(torch.cat(found), expected)
         assert {one.dtype for one in found} == {DTYPES[dtype]}
-
-
-FOREIGN: dict[str, Any] = {
-    "long": [bytes(404)],
-    "nothing": [],
-    "odd pieces": [bytes(199), bytes(201)],
-    "not contiguous": [memoryview(bytes(800))[::2]],
-    "backwards": [memoryview(bytes(400))[::-1]],
-    "text": ["x" * 400],
-    "none": [None],
-    "no payload": None,
-    "by columns": [np.asfortranarray(np.zeros((10, 10), np.float32))],
-}
-
-
-@every_dtype
-@pytest.mark.parametrize("what", FOREIGN)
-def test_what_is_no_payload_gives_none(what: str, dtype: WireDtype) -> None:
-    assert views(FOREIGN[what], 400 // width(dtype), dtype) is None

@@ -114,6 +114,7 @@ def test_hostile_payloads_are_refused_and_change_nothing(name: str) -> None:
     honest = sent(made(name, 1).encode(values(1), 0))
     wrong: list[Any] = [
         [], [b""], None, 5, [None], ["x"], [b"x" * 9], [*honest, b""] if len(honest) > 1 else [*honest, b"x"],
+        [memoryview(honest[0])[::-1], *honest[1:]], [honest[0][:7], honest[0][7:], *honest[1:]],
         honest[:-1], [*honest[:-1], honest[-1][:-1]], [*honest[:-1], honest[-1] + b"x"], [b"\xff" * 7, *honest[1:]],
         [memoryview(honest[0] * 2)[::2], *honest[1:]] if len(honest) == 1 else honest[::-1],
     ]  # fmt: skip
