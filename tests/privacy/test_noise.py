@@ -215,14 +215,6 @@ def test_a_keystream_is_forgotten_after_its_release() -> None:
         stream.words(0, 1)
 
 
-def test_a_seed_of_the_process_does_not_reach_the_noise() -> None:
-    found = []
-    for _ in range(2):
-        np.random.seed(0)
-        found.append(drawn(10).tolist())
-    assert found[0] != found[1]
-
-
 SECRET = {"urandom", "getrandom", "SystemRandom", "secrets"}
 SEEDED = {"default_rng", "SeedSequence", "standard_normal", "normal", "SFC64", "PCG64", "Philox", "MT19937"}
 

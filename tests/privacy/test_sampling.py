@@ -47,14 +47,6 @@ def test_the_rate_is_exact_to_64_digits(monkeypatch: pytest.MonkeyPatch) -> None
     assert np.array_equal(Poisson(units, rate).draw(), found), "the same under the same key"
 
 
-def test_a_seed_does_not_reach_it() -> None:
-    found = []
-    for _ in range(2):
-        np.random.seed(0)
-        found.append(Poisson(200, 0.5).draw().tolist())
-    assert found[0] != found[1]
-
-
 def test_each_draw_has_a_key_of_its_own_which_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Keystream] = []
 

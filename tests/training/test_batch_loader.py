@@ -17,16 +17,6 @@ from tests.training.small import Rows, small_task
 PAIRS = TensorDataset(torch.arange(10.0).view(10, 1), torch.arange(10))
 
 
-def test_orders_differ_in_every_component_and_are_permutations() -> None:
-    base = (50, 1, 2, 3, "head", 4)
-    variants = [(50, 9, 2, 3, "head", 4), (50, 1, 9, 3, "head", 4), (50, 1, 2, 9, "head", 4),
-                (50, 1, 2, 3, "body", 4), (50, 1, 2, 3, "head", 9)]  # fmt: skip
-    order = batch_order(*base)
-    assert torch.equal(order, batch_order(*base))
-    assert sorted(order.tolist()) == list(range(50))
-    assert all(not torch.equal(order, batch_order(*other)) for other in variants)
-
-
 @pytest.mark.parametrize(
     "dataset", [PAIRS, Rows(PAIRS), Subset(Subset(PAIRS, range(10)), list(range(10))), Rows(Subset(PAIRS, range(10)))]
 )

@@ -10,15 +10,17 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
-from torch.utils.data import TensorDataset
 
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batch_loader import batch_order
-from tests.training.small import gossip, left_out, mix
+from tests.training import reference_training
+from tests.training.reference_training import DECAY
+from tests.training.small import gossip, left_out, mix, small_task
 
-SIZE, SAMPLES, SEED = 4, 22, 9
-H = Hyperparameters(body_lr=0.1, momentum=0.9, lr_decay=0.9, body_epochs=2, batch_size=8, rounds=5)
+SIZE, SAMPLES, SEED = 4, 40, 9
+H = Hyperparameters(
+    body_lr=0.1, momentum=0.9, lr_decay=DECAY, body_epochs=2, batch_size=reference_training.SIZE, rounds=5
+)
 SPARSITY, PRUNE_RATE = 0.5, 0.7
 LAYERS = {"body.weight": (9, 6), "body.bias": (9,), "fc.weight": (3, 9), "fc.bias": (3,)}
 COUNT = 93
@@ -38,24 +40,17 @@ class Net(nn.Module):
         return out
 
 
-def net() -> Net:
+def task(rank: int) -> Task:
+    found = small_task(rank, samples=SAMPLES)
     torch.manual_seed(SEED)
-    return Net()
-
-
-def data(rank: int) -> tuple[Tensor, Tensor]:
-    rng = np.random.default_rng([rank, 3])
-    labels = rng.integers(0, 3, SAMPLES)
-    inputs = rng.normal(size=(SAMPLES, 6)) + 1.5 * np.eye(3, 6)[labels]
-    return torch.tensor(inputs, dtype=torch.float32), torch.tensor(labels)
+    return Task(Net(), ("fc",), found.train, found.test)
 
 
 def learner(
     rank: int = 0, algorithm: str = "dis-pfl", h: Hyperparameters = H, sparsity: float = SPARSITY
 ) -> TorchLearner:
-    dataset = TensorDataset(*data(rank))
     options = {"sparsity": sparsity, "prune_rate": PRUNE_RATE} if algorithm == "dis-pfl" else {}
-    return build_learner(Task(net(), ("fc",), dataset, dataset), algorithm, h, rank=rank, seed=SEED, options=options)
+    return build_learner(task(rank), algorithm, h, rank=rank, seed=SEED, options=options)
 
 
 def layers_of(flat: Tensor) -> Named:
@@ -74,13 +69,12 @@ def read(payload: Sequence[Any]) -> tuple[Named, Named]:
     return layers_of(mask), layers_of(full)
 
 
-class Plain:
-    """A peer in float64, with a mask for each layer, as the published code keeps them."""
+class Plain(reference_training.Plain):
+    """A peer with a mask for each layer, as the published code keeps them."""
 
     def __init__(self, rank: int, masks: Named) -> None:
-        self.rank, self.masks, self.model = rank, masks, net().double()
-        self.x, self.y = data(rank)
-        self.x = self.x.double()
+        super().__init__(task(rank), rank, SEED)
+        self.masks = masks
         self.apply()
 
     def apply(self) -> None:
@@ -90,24 +84,18 @@ class Plain:
 
     def train(self, number: int) -> Named:
         """Local steps; the masks for after the mixing."""
-        optimizer = torch.optim.SGD(self.model.parameters(), lr=H.body_lr * H.lr_decay**number, momentum=H.momentum)
         self.model.train()
-        for epoch in range(H.body_epochs):
-            for rows in batch_order(SAMPLES, SEED, self.rank, number, "model", epoch).split(H.batch_size):
-                optimizer.zero_grad()
-                cross_entropy(self.model(self.x[rows]), self.y[rows]).backward()
-                optimizer.step()
-                self.apply()
+        steps = H.body_epochs * math.ceil(SAMPLES / reference_training.SIZE)
+        self.run("model", steps, H.body_lr, number=number, after=self.apply)
         self.model.eval()
-        rows = batch_order(SAMPLES, SEED, self.rank, number, "screen", 0)[: H.batch_size]
-        self.model.zero_grad()
-        cross_entropy(self.model(self.x[rows]), self.y[rows]).backward()
+        gradients = self.gradient(batch_order(SAMPLES, SEED, self.rank, number, "screen", 0)[: reference_training.SIZE])
         share = PRUNE_RATE / 2 * (1 + math.cos(math.pi * number / H.rounds))
-        return {name: self.exchange(name, p, share) for name, p in self.model.named_parameters()}
+        moving = zip(self.model.named_parameters(), gradients, strict=True)
+        return {name: self.exchange(name, p, gradient, share) for (name, p), gradient in moving}
 
-    def exchange(self, name: str, parameter: Tensor, share: float) -> Tensor:
+    def exchange(self, name: str, parameter: Tensor, slopes: Tensor, share: float) -> Tensor:
         mask = self.masks[name].reshape(-1).tolist()
-        weights, gradient = parameter.detach().reshape(-1).tolist(), parameter.grad.reshape(-1).tolist()
+        weights, gradient = parameter.detach().reshape(-1).tolist(), slopes.reshape(-1).tolist()
         held = [i for i, is_held in enumerate(mask) if is_held]
         number = math.ceil(share * len(held))
         for i in sorted(held, key=lambda i: abs(weights[i]))[:number]:

@@ -245,6 +245,3 @@ def test_the_change_tells_the_class_distribution() -> None:
         np.testing.assert_allclose(row / row.sum(), shares, rtol=0, atol=1e-4)
     assert "tells the class distribution" in ours.algorithm.leaves
     assert learner(options={}).algorithm.leaves == "the generic model"
-
-
-# How it is computed.

@@ -23,6 +23,7 @@ class Normed(nn.Module):
         self.norm = nn.BatchNorm1d(4)
         self.fc = nn.Linear(4, 3)
         self.teacher = nn.Parameter(torch.zeros(4), requires_grad=False)
+        self.still = nn.Linear(2, 2).requires_grad_(False)
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -71,6 +72,9 @@ def test_what_was_fine_tuned_predicts_with_buffers_of_its_own(tmp_path: Path) ->
     assert same(load_file(tmp_path / "model.safetensors"), state(plain))
     ours.save(tmp_path)
     again.load(tmp_path)
+    names = [name for path in tmp_path.glob("*.safetensors") if path.stem != "model" for name in load_file(path)]
+    assert any("teacher" in name for name in names)
+    assert not any("still" in name for name in names), "what never changes is in no checkpoint"
     assert same(state(again), state(ours))
     assert again.evaluate() == ours.evaluate()
 

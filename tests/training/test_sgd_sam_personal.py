@@ -99,12 +99,9 @@ CLIPPED = {"grad_clip": CLIP, "weight_decay": 0.05}
 CASES: dict[str, tuple[Callable[[Peer, int], None], str | None, dict[str, Any]]] = {
     "local": (joint, None, {}),
     "dfedavgm": (joint, "", {}),
-    "fedavg": (joint, "", {}),
     "dfedsam": (partial(joint, rho=RHO), "", {}),
-    "fedsam": (partial(joint, rho=RHO), "", {}),
     "fedper": (joint, "body", {}),
     "dfedmdc": (alternating, "body", {}),
-    "fedrep": (alternating, "body", {}),
     "dfedsmdc": (partial(alternating, body=RHO), "body", {}),
     "dfedsmdc head": (partial(alternating, head=RHO), "body", {"sam": "head"}),
     "dfedsmdc both": (partial(alternating, head=RHO, body=RHO), "body", {"sam": "both"}),

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from dpeer.exceptions import TaskError
@@ -63,43 +62,6 @@ def test_a_model_that_replaces_its_storage_still_trains_and_mixes(
     assert torch.equal(found.body, vector_of(task)[:count])
     mix(found, {1: [np.zeros(count, "<f4").tobytes()]}, {0: 0.5, 1: 0.5})
     np.testing.assert_allclose(vector_of(task)[:count].numpy(), released / 2, rtol=1e-6)
-
-
-class Teacher(nn.Module):
-    """A frozen copy that follows the student: a moving average, as mean teachers and momentum encoders have it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.a = nn.Linear(6, 8)
-        self.fc = nn.Linear(8, 3)
-        self.teacher = nn.Linear(6, 8).requires_grad_(False)
-        self.still = nn.Linear(2, 2).requires_grad_(False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.training:
-            with torch.no_grad():
-                self.teacher.weight.lerp_(self.a.weight, 0.1)
-        out: Tensor = self.fc(torch.relu(self.a(x) + self.teacher(x)))
-        return out
-
-
-def test_frozen_parameters_that_change_are_in_the_checkpoint(tmp_path: Path) -> None:
-    def fresh() -> TorchLearner:
-        torch.manual_seed(3)
-        return learner(small_task(model=Teacher()))
-
-    whole, first, second = fresh(), fresh(), fresh()
-    for number in range(4):
-        whole.train(number)
-    for number in range(2):
-        first.train(number)
-    first.save(tmp_path)
-    second.load(tmp_path)
-    for number in (2, 3):
-        second.train(number)
-    for name, value in whole.trainer.module.state_dict().items():
-        assert torch.equal(value, second.trainer.module.state_dict()[name]), name
-    assert not any("still" in name for path in tmp_path.glob("*.safetensors") for name in load_file(path))
 
 
 def test_a_users_default_dtype_does_not_reach_the_wire() -> None:

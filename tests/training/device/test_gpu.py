@@ -34,14 +34,15 @@ def close(one: TorchLearner, other: TorchLearner, share: float = 1.0) -> None:
     assert ((a - b).abs() <= 1e-3).float().mean() >= share
 
 
+@pytest.mark.parametrize("where", [(True, True, True), (True, False, True)], ids=["gpu", "both"])
 @pytest.mark.parametrize("case", CASES)
-def test_every_algorithm_is_that_of_the_cpu(case: str, gpu: Compute) -> None:
-    ours, plain = peers(case, gpu, gpu, gpu), peers(case)
+def test_every_algorithm_is_that_of_the_cpu(case: str, where: tuple[bool, ...], gpu: Compute) -> None:
+    ours, plain = peers(case, *(gpu if there else HOST for there in where)), peers(case)
     assert ours[0].about.digest == plain[0].about.digest
     rounds(ours, 2)
     rounds(plain, 2)
-    for one, other in zip(ours, plain, strict=True):
-        assert one.trainer.model.data.is_cuda
+    for one, other, there in zip(ours, plain, where, strict=True):
+        assert one.trainer.model.data.is_cuda == there
         close(one, other, 0.95 if "pfl" in case or "compress" in case else 1.0)
 
 
@@ -57,15 +58,6 @@ def test_resuming_on_the_gpu_gives_the_same_bits(case: str, gpu: Compute, tmp_pa
     assert rounds(resumed, 2, start=2) == expected[len(expected) // 2 :]
     for one, other in zip(whole, resumed, strict=True):
         assert torch.equal(one.trainer.model.data, other.trainer.model.data)
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_cpu_and_gpu_peers_mix(case: str, gpu: Compute) -> None:
-    mixed, plain = peers(case, gpu, HOST, gpu), peers(case)
-    rounds(mixed, 2)
-    rounds(plain, 2)
-    for one, other in zip(mixed, plain, strict=True):
-        close(one, other, 0.95 if "pfl" in case or "compress" in case else 1.0)
 
 
 def test_dropout_is_noticed_and_repeated(gpu: Compute) -> None:

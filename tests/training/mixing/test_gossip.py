@@ -1,6 +1,5 @@
 """Bodies that are mixed without having been looked at before, against a computation of its own; halves on the wire."""
 
-import itertools
 from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
@@ -90,20 +89,6 @@ def test_finite_bodies_whose_sum_overflows_are_all_mixed() -> None:
     huge = sent(torch.full((COUNT,), 3e38), "float32")
     assert step.mix({0: huge, 2: huge}, weigh(ROW)) == {}
     np.testing.assert_allclose(body.data.numpy(), np.full(COUNT, 3e38), rtol=1e-6)
-
-
-@every_dtype
-def test_bodies_in_pieces_are_mixed_as_whole_ones(dtype: WireDtype) -> None:
-    found = []
-    for cuts in ([], [4, 12, 600]):
-        step, body = dense(dtype, values(1))
-        step.release(0)
-        (whole,) = sent(values(0), dtype)
-        places = [0, *cuts, len(whole)]
-        received = {0: [whole[a:b] for a, b in itertools.pairwise(places)]}
-        assert step.mix(received, weigh({0: 0.3, 1: 0.7})) == {}
-        found.append(body.data.clone())
-    assert torch.equal(*found)
 
 
 @every_dtype
