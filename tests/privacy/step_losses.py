@@ -1,7 +1,6 @@
 """Epsilon of sampled steps by numerical integration of the two densities, for tests: nothing of it is in the package.
 
 A step shows x, drawn from N(0, sigma^2) without the record, and from (1 - q) N(0, sigma^2) + q N(1, sigma^2) with it.
-Of a group of m records k are in the batch, and x is drawn from N(k, sigma^2), k being binomial.
 """
 
 import itertools
@@ -14,24 +13,17 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 
-def with_group(rate: float, records: int):
-    """Each k and its probability, by counting the ways in which k of the records can be in a batch."""
-    return [(k, math.comb(records, k) * rate**k * (1.0 - rate) ** (records - k)) for k in range(records + 1)]
-
-
-def delta_of_one(rate: float, sigma: float, epsilon: float, records: int = 1) -> float:
-    """The larger of the two integrals of max(0, p - e^epsilon q), with the records in p and with them in q."""
-
-    shares = with_group(rate, records)
+def delta_of_one(rate: float, sigma: float, epsilon: float) -> float:
+    """The larger of the two integrals of max(0, p - e^epsilon q), with the record in p and with it in q."""
 
     def normal(x: float) -> float:
         return math.exp(-0.5 * (x / sigma) ** 2) / (sigma * math.sqrt(2.0 * math.pi))
 
     def with_it(x: float) -> float:
-        return sum(share * normal(x - k) for k, share in shares)
+        return (1 - rate) * normal(x) + rate * normal(x - 1)
 
     def excess(p, q) -> float:
-        pieces = np.linspace(-12.0 * sigma, records + 12.0 * sigma, 60)
+        pieces = np.linspace(-12.0 * sigma, 1 + 12.0 * sigma, 60)
         return math.fsum(
             quad(lambda x: max(0.0, p(x) - math.exp(epsilon) * q(x)), low, high, epsabs=1e-15, epsrel=1e-11)[0]
             for low, high in itertools.pairwise(pieces)
@@ -40,19 +32,13 @@ def delta_of_one(rate: float, sigma: float, epsilon: float, records: int = 1) ->
     return max(excess(with_it, normal), excess(normal, with_it))
 
 
-def epsilon_of(
-    steps: Iterable[tuple[float, float, int]],
-    delta: float,
-    width: float = 1e-3,
-    points: int = 2**18,
-    records: int = 1,
-):
+def epsilon_of(steps: Iterable[tuple[float, float, int]], delta: float, width: float = 1e-3, points: int = 2**18):
     """Epsilon of steps (rate, sigma, number) from the distribution of their losses, neither rounded up nor down."""
     found = []
     for sign in (1.0, -1.0):
         spectrum = np.ones(points // 2 + 1, dtype=complex)
         for rate, sigma, number in steps:
-            spectrum *= np.fft.rfft(_losses(rate, sigma, sign, width, points, records)) ** number
+            spectrum *= np.fft.rfft(_losses(rate, sigma, sign, width, points)) ** number
         mass = np.fft.irfft(spectrum, points)
         loss = np.fft.fftfreq(points, 1.0 / points) * width
 
@@ -64,15 +50,14 @@ def epsilon_of(
     return max(found)
 
 
-def _losses(rate: float, sigma: float, sign: float, width: float, points: int, records: int):
+def _losses(rate: float, sigma: float, sign: float, width: float, points: int):
     """The probabilities of multiples of the width, negative ones from the end, as losses of one step.
 
     Each loss is shared by its two neighbors so that its mean stays.
     """
-    edges = np.linspace(-11.0 * sigma, records + 11.0 * sigma, 400_001)
+    edges = np.linspace(-11.0 * sigma, 1 + 11.0 * sigma, 400_001)
     middle = (edges[1:] + edges[:-1]) / 2.0
-    parts = [share * np.exp(k * (2.0 * middle - k) / (2.0 * sigma**2)) for k, share in with_group(rate, records)]
-    ratio = np.log(np.sum(parts, axis=0))
+    ratio = np.log((1 - rate) + rate * np.exp((2.0 * middle - 1) / (2.0 * sigma**2)))
     without = norm.pdf(middle, 0.0, sigma)
     weight = without * (np.exp(ratio) if sign > 0 else 1.0) * (edges[1] - edges[0])
     place = sign * ratio / width

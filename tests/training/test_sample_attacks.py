@@ -26,7 +26,7 @@ from dpeer.training.dpsgd.by_layers import by_layers
 from dpeer.training.dpsgd.gradient_factors import ExampleGradients, SequenceGradients
 from dpeer.training.split import split
 from tests.training.dp_learners import sampled
-from tests.training.small import Rows
+from tests.training.small import Rows, small_task
 
 pytestmark = pytest.mark.slow
 
@@ -41,39 +41,49 @@ def seeded(make: Callable[[], nn.Module], seed: int = 0) -> Callable[[], nn.Modu
     return model
 
 
-def apart(
-    tmp_path: Path, sums: list[np.ndarray], model: Any, data: tuple[Tensor, Tensor], first: tuple[Tensor, Tensor],
-    **more: Any,
-) -> tuple[float, Any]:  # fmt: skip
-    """How far the sums of the first step are apart in clip norms, and the backend that was taken.
+def summed(
+    folder: Path, sums: list[np.ndarray], train: Any, model: nn.Module, *,
+    hostile: Callable[[Any], object] = lambda model: None, loss: Any = None, collate: Any = None, augment: Any = None,
+    **session: Any,
+) -> tuple[np.ndarray, Any]:  # fmt: skip
+    """The sum of the first step on these examples, and the backend that was taken.
 
     Args:
-        tmp_path: For the ledgers.
+        folder: For the ledger.
         sums: The fixture.
-        model: Makes the model, equal each time.
-        data: Inputs and targets of both peers.
-        first: What stands before them at one of the peers.
-        **more: The loss, the nominal number of units, the microbatch; `groups`, of all that are in `first` and `data`;
-            `hostile`, which writes to the model after the start, as a neighbor's body does.
+        train: The examples.
+        model: The model.
+        hostile: Writes to the model after the start, as a neighbor's body does.
+        loss: Of the task, as `collate` and `augment`.
+        **session: What `sample_terms` takes.
     """
-    groups, found, backends = more.get("groups"), [], []
+    task = Task(model=model, head=(), train=train, test=train, loss=loss, collate=collate, augment=augment)
+    common = {"rate": 1.0, "noise": 50.0, "clip_norm": CLIP_NORM, "units": 64}
+    learner = sampled(task, folder, "fedavg", **common | session)
+    with torch.no_grad():
+        hostile(task.model)
+    sums.clear()
+    learner.train(0)
+    return sums[0], learner.trainer.source.private_gradient.backends["model"]
+
+
+def apart(
+    tmp_path: Path, sums: list[np.ndarray], model: Any, data: tuple[Tensor, Tensor], first: tuple[Tensor, Tensor], *,
+    groups: Any = None, **more: Any,
+) -> tuple[float, Any]:  # fmt: skip
+    """How far the sums of two peers are apart in clip norms, and the backend that both take.
+
+    One has `data`, and the other `first` before them; `groups` are of all of these. `model` makes equal models.
+    """
+    found = []
     both = data, tuple(torch.cat([one, other]) for one, other in zip(first, data, strict=True))
     for number, tensors in enumerate(both):
-        train = TensorDataset(*tensors)
-        task = Task(model=model(), head=(), train=train, test=train, loss=more.get("loss"))
-        learner = sampled(
-            task, tmp_path / str(number), "fedavg", rate=1.0, noise=50.0, clip_norm=CLIP_NORM,
-            units=more.get("units", 32), microbatch=more.get("microbatch", 64),
-            groups=None if groups is None else groups[-len(train) :],
-        )  # fmt: skip
-        with torch.no_grad():
-            more.get("hostile", lambda _: None)(task.model)
-        sums.clear()
-        learner.train(0)
-        found.append(sums[0])
-        backends.append(learner.trainer.source.private_gradient.backends["model"])
-    assert backends[0] is backends[1]
-    return float(np.linalg.norm(found[0] - found[1])) / CLIP_NORM, backends[0]
+        own = None if groups is None else groups[-len(tensors[0]) :]
+        where = tmp_path / str(number)
+        found.append(summed(where, sums, TensorDataset(*tensors), model(), groups=own, **{"units": 32} | more))
+    (one, backend), (other, its_backend) = found
+    assert backend is its_backend
+    return float(np.linalg.norm(one - other)) / CLIP_NORM, backend
 
 
 @pytest.mark.parametrize(("microbatch", "size"), [(16, 1e4), (64, 1e7), (64, 1e10)])
@@ -316,6 +326,24 @@ def test_a_group_whose_values_overflow_counts_for_no_more_than_itself(tmp_path: 
     assert distance <= 1.0, "and finite"
 
 
+@pytest.mark.parametrize("microbatch", [4, 64])
+def test_a_group_that_is_not_finite_changes_no_other_one(
+    microbatch: int, tmp_path: Path, sums: list[np.ndarray]
+) -> None:
+    """Each group has a huge record, which counts for nothing whoever stands beside it in memory."""
+    x, y = small_task(samples=62).train.tensors
+    x[::2] *= 1e25
+    x[60:] = math.nan
+    one, other = (
+        summed(
+            tmp_path / str(count), sums, TensorDataset(x[:count], y[:count]), small_task().model,
+            groups=np.arange(count) // 2, microbatch=microbatch, units=32,
+        )[0]
+        for count in (60, 62)
+    )  # fmt: skip
+    assert np.linalg.norm(one - other) <= CLIP_NORM
+
+
 def test_a_number_for_each_record_is_no_series(tmp_path: Path) -> None:
     """An encoder layer takes two dimensions for one series, whose places would be the records of a batch."""
     numbers = torch.zeros(60, dtype=torch.long)
@@ -343,19 +371,6 @@ def test_lengths_of_series_that_cancel_do_not_depend_on_places(places: int, inpu
     assert len(set(found.tolist())) == 1
 
 
-def summed(folder: Path, sums: list[np.ndarray], rows: list[Any], model: nn.Module, **more: Any) -> np.ndarray:
-    """The sum of the first step on these examples."""
-    names = ("collate", "loss", "augment")
-    task = Task(
-        model=model, head=(), train=Rows(rows), test=Rows(rows),
-        **{name: more.pop(name) for name in names if name in more},
-    )  # fmt: skip
-    learner = sampled(task, folder, "fedavg", rate=1.0, noise=50.0, clip_norm=CLIP_NORM, units=64, **more)
-    sums.clear()
-    learner.train(0)
-    return sums[0]
-
-
 def longest_first(samples: list[tuple[Tensor, int]]) -> tuple[Tensor, Tensor]:
     """As packed sequences want them; all of one length, so that a batch can be cut."""
     ordered = sorted(samples, key=lambda one: -len(one[0]))
@@ -375,10 +390,9 @@ def test_a_collate_that_sorts_puts_no_record_into_another_patients_group(
     model = seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(96, 3)))
     rows, groups = sequence_gradients(200), np.arange(200) // 2
     extra, whose = sequence_gradients(100), np.full(100, -1)
-    one = summed(tmp_path / "0", sums, rows, model(), collate=longest_first, groups=groups)
-    other = summed(
-        tmp_path / "1", sums, extra + rows, model(), collate=longest_first, groups=np.concatenate([whose, groups])
-    )
+    one, _ = summed(tmp_path / "0", sums, Rows(rows), model(), collate=longest_first, groups=groups)
+    both, all_groups = Rows(extra + rows), np.concatenate([whose, groups])
+    other, _ = summed(tmp_path / "1", sums, both, model(), collate=longest_first, groups=all_groups)
     assert np.linalg.norm(one - other) <= CLIP_NORM
 
 
@@ -402,7 +416,9 @@ def test_a_collate_that_couples_records_a_little_does_so_for_none(tmp_path: Path
             model[0].weight[:, 7] = torch.tensor([1e6, -1e6, 0.0])
         return model
 
-    one, other = (summed(tmp_path / str(leave), sums, rows[leave:], hostile(), collate=centered) for leave in (0, 1))
+    one, other = (
+        summed(tmp_path / str(leave), sums, Rows(rows[leave:]), hostile(), collate=centered)[0] for leave in (0, 1)
+    )
     assert np.linalg.norm(one - other) <= CLIP_NORM
 
 
@@ -441,7 +457,7 @@ def test_a_record_of_another_type_changes_no_other_one(
             return inputs, torch.tensor([target % 3 for _, target in samples])
 
     with pytest.raises(TaskError):
-        summed(tmp_path, sums, [*rows[:at], extra, *rows[at:]], OfBytes(), loss=loss, collate=collate)
+        summed(tmp_path, sums, Rows([*rows[:at], extra, *rows[at:]]), OfBytes(), loss=loss, collate=collate)
 
 
 @functools.lru_cache
@@ -472,7 +488,7 @@ def test_functions_that_give_back_the_same_memory_each_time(
     rows = [(one, number % 3) for number, one in enumerate([*inputs, torch.full((8,), 3.0)])]
     more: dict[str, Any] = {"augment": shifted} if function == "augment" else {"collate": into_workspace}
     model = seeded(lambda: nn.Sequential(nn.Linear(8, 3)))
-    one, other = (summed(tmp_path / str(end), sums, rows[:end], model(), **more) for end in (64, 65))
+    one, other = (summed(tmp_path / str(end), sums, Rows(rows[:end]), model(), **more)[0] for end in (64, 65))
     assert 0.5 * CLIP_NORM < np.linalg.norm(one - other) <= CLIP_NORM
 
 

@@ -100,27 +100,3 @@ def test_a_head_without_noise_is_seen(tmp_path: Path, sums: list[np.ndarray], mo
     monkeypatch.setattr(PrivateMinibatches, "stepped", stepped)
     distance, _ = farthest("dfedmdc", "alternate", tmp_path, sums)
     assert distance > 1.5
-
-
-@pytest.mark.parametrize("microbatch", [4, 64])
-def test_a_group_that_is_not_finite_changes_no_other_one(
-    microbatch: int, tmp_path: Path, sums: list[np.ndarray]
-) -> None:
-    """Each group has a huge record, which counts for nothing whoever stands beside it in memory."""
-    base = small_task(samples=60).train
-    inputs, targets = (one.clone() for one in base.tensors)
-    inputs[::2] *= 1e25
-    more = torch.full((2, 6), float("nan")), torch.tensor([0, 1])
-    found = []
-    for number, extra in enumerate((None, more)):
-        train = TensorDataset(inputs, targets) if extra is None else TensorDataset(
-            torch.cat([inputs, extra[0]]), torch.cat([targets, extra[1]])
-        )  # fmt: skip
-        learner = sampled(
-            small_task(train=train), tmp_path / str(number), "fedavg", rate=1.0, noise=50.0, clip_norm=CLIP_NORM,
-            units=32, groups=np.arange(len(train)) // 2, microbatch=microbatch,
-        )  # fmt: skip
-        sums.clear()
-        learner.train(0)
-        found.append(sums[0].copy())
-    assert np.linalg.norm(found[0] - found[1]) <= CLIP_NORM

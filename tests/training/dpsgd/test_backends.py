@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, mse_loss
+from torch.nn.functional import mse_loss
 
 from dpeer.training.dpsgd import backend_choice, separable_layers
 from dpeer.training.dpsgd.backend_choice import choose
@@ -17,7 +17,7 @@ from dpeer.training.dpsgd.gradient_factors import DenseGradients
 from dpeer.training.models.networks import Block
 from dpeer.training.trainer import Trainer
 
-from .conftest import BACKENDS, by_a_loop
+from .conftest import BACKENDS, assert_those_of_a_loop, by_a_loop
 
 N = 6
 
@@ -178,24 +178,7 @@ def test_gradients_are_those_of_a_loop_and_the_start_takes_the_quickest_backend_
     case: str, make_trainer: Callable[..., Trainer]
 ) -> None:
     peer, x, y = setting(case, make_trainer)
-    expected = by_a_loop(peer.module, x, y)
-    losses = torch.stack([cross_entropy(peer.module(a[None]), b[None]) for a, b in zip(x, y, strict=True)])
-    weights = torch.rand(2, N)
-    names = list(BACKENDS)
-    for name, way in BACKENDS.items():
-        with peer.training(peer.model):
-            try:
-                found = way(peer, peer.model, x, y, N)
-            except UnsupportedModel:
-                assert names.index(name) < names.index(CASES[case][2])
-                continue
-        torch.testing.assert_close(found.sums(torch.eye(N)), expected, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(found.norms().float(), expected.norm(dim=1), rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(found.losses, losses.detach(), rtol=1e-5, atol=1e-6)
-        torch.testing.assert_close(found.sums(weights), weights @ expected, rtol=1e-4, atol=1e-5)
-        found.drop(torch.arange(N) % 2 == 0)
-        torch.testing.assert_close(found.sums(torch.eye(N))[1::2], expected[1::2], rtol=1e-4, atol=1e-5)
-        assert not found.sums(torch.eye(N))[::2].any()
+    assert_those_of_a_loop(peer, x, y, CASES[case][2])
     with peer.training(peer.model):
         assert choose(peer, peer.model, N) is BACKENDS[CASES[case][2]]
 

@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer
 from dpeer.training.dpsgd import separable_layers
-from dpeer.training.dpsgd.backends import UnsupportedModel
 from dpeer.training.dpsgd.gradient import TOGETHER, PrivateGradient
 from dpeer.training.lora.adapting import adapted
 from dpeer.training.models import build_model, last_linear
@@ -21,7 +19,7 @@ from dpeer.training.split import split
 from dpeer.training.task import Recipe
 from tests.thinning import only
 
-from .conftest import BACKENDS
+from .conftest import BACKENDS, assert_those_of_a_loop
 
 pytestmark = pytest.mark.slow
 
@@ -102,35 +100,13 @@ def setting(case: str) -> tuple[Trainer, Tensor, Tensor]:
     return Trainer(task, split(task.model, (head,), "model"), Hyperparameters(), rank=0, seed=0), x, y
 
 
-def by_a_loop(peer: Trainer, x: Tensor, y: Tensor) -> Tensor:
-    rows = []
-    for one, label in zip(x, y, strict=True):
-        for parameter in peer.module.parameters():
-            parameter.grad = torch.zeros_like(parameter)
-        cross_entropy(peer.module(one[None]), label[None]).backward()
-        rows.append(torch.cat([parameter.grad.reshape(-1) for _, parameter, _ in peer.model.layout]))
-    return torch.stack(rows)
-
-
 @pytest.mark.parametrize(
     "case",
     only(["ViT", "ViT, adapters everywhere", "Swin", "RoBERTa", "BERT", "torch's encoder"], CASES),
 )
 def test_gradients_are_those_of_a_loop_and_the_backend_is_the_quickest(case: str) -> None:
     peer, x, y = setting(case)
-    expected = by_a_loop(peer, x, y)
-    assert (expected.norm(dim=0) > 0).float().mean() > 0.5, "there is something to compare"
-    weights = torch.rand(2, N)
-    for name, way in BACKENDS.items():
-        with peer.training(peer.model):
-            try:
-                found = way(peer, peer.model, x, y, N)
-            except UnsupportedModel:
-                assert [*BACKENDS].index(name) < [*BACKENDS].index(CASES[case][3])
-                continue
-        torch.testing.assert_close(found.sums(torch.eye(N)), expected, rtol=1e-3, atol=1e-5)
-        torch.testing.assert_close(found.norms().float(), expected.norm(dim=1), rtol=1e-4, atol=1e-6)
-        torch.testing.assert_close(found.sums(weights), weights @ expected, rtol=1e-3, atol=1e-5)
+    assert_those_of_a_loop(peer, x, y, CASES[case][3], 1e-3)
     rule = PrivateGradient(ClippedSum(1.0, 1.0, 0.5, 2 * TOGETHER))
     rule.start(peer, peer.model)
     assert rule.backends["model"] is BACKENDS[CASES[case][3]]
