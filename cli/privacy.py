@@ -18,7 +18,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.federation.starting import own_rank
 from dpeer.privacy import Guarantee, SampleGuarantee, accounting
 from dpeer.privacy.accounting import Accountant, Charge, tightest
-from dpeer.privacy.guarantee import check_delta, default_delta, phases_of
+from dpeer.privacy.guarantee import Head, check_delta, default_delta, phases_of
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.results.files import finite
 
@@ -28,7 +28,7 @@ _EXAMPLES = {
     "--parameters 60000",
 }
 
-_SAMPLE_ONLY = ("batch_size", "records", "steps", "dp_head", "head_steps")
+_SAMPLE_ONLY = ("batch_size", "records", "steps", "head_steps")
 _MEANT = {"exact": "closed form", "pld": "privacy loss distributions", "rdp": "Renyi, an upper bound"}
 
 _BESIDE_A_FILE = ("federation", "rank", "accountant", "as_json")
@@ -78,8 +78,7 @@ _count = partial(click.option, type=click.IntRange(1, 10**9))
 @_count(
     "--steps", metavar="K", help="Sample: local steps of a peer in a round, with --dp-head alternate those of the body."
 )
-@stated(PrivacySettings, "dp_head", default=None, show_default="joint")
-@_count("--head-steps", metavar="K", help="Sample: local steps of the head in a round; for --dp-head alternate.")
+@_count("--head-steps", metavar="K", help="Sample: steps of the head in a round besides, with --dp-head alternate.")
 @click.option(
     "--accountant",
     type=click.Choice(["tight", "rdp"]),
@@ -146,7 +145,8 @@ def _of_flags(given: dict[str, Any]) -> tuple[Guarantee | SampleGuarantee, list[
     made: Guarantee | SampleGuarantee = Guarantee(noise, clip, delta)
     if sample:
         rate, phases = min(1.0, given["batch_size"] / units), phases_of(given["steps"], given["head_steps"] or 0)
-        made = SampleGuarantee(noise, clip, delta, rate, phases, given["dp_head"] or "joint", units=units)
+        head: Head = "alternate" if given["head_steps"] else "joint"
+        made = SampleGuarantee(noise, clip, delta, rate, phases, head, units=units)
     if target is not None:
         made = made.calibrated(target, rounds, accountant)
     line = "One record is protected, not one patient: --privacy-unit group of a run protects all records of a patient."
@@ -198,16 +198,6 @@ def _check(given: dict[str, Any]) -> None:
     if missing:
         raise ConfigurationError(
             f"{', '.join(missing)} must be given, for example dpeer privacy {_EXAMPLES[given['privacy']]}"
-        )
-    if given["dp_head"] == "alternate" and given["head_steps"] is None:
-        raise ConfigurationError(
-            "--dp-head alternate: the head has steps of its own, which are charged beside those of the body: say how "
-            "many a round has, for example --head-steps 5"
-        )
-    if given["dp_head"] != "alternate" and given["head_steps"] is not None:
-        raise ConfigurationError(
-            f"--head-steps {given['head_steps']}: the head has steps of its own only with --dp-head alternate: add "
-            "that, or leave it out"
         )
 
 
@@ -288,6 +278,5 @@ def _short(value: float) -> str:
 
 def _upwards(value: float) -> str:
     """A number with five digits, rounded up: noise that is typed again must not be less."""
-    step = 10.0 ** (math.floor(math.log10(value)) - 4)
-    up = math.ceil(value / step * (1.0 - 1e-12)) * step
+    up = accounting.round_up(value * (1.0 - 1e-12), 5)
     return f"{up:.5g}" if up < 1e5 else f"{up:.0f}"

@@ -134,21 +134,8 @@ def test_the_command_prints_the_noise_of_a_run_to_the_last_digit(tmp_path: Path)
     session = SampleTerms(PrivacyConfig(asked, rounds=4, batch_size=25), tmp_path, PeerData(records=500)).open(
         phases_of(20, 5)
     )
-    printed = parsed(
-        *STEPS,
-        "--rounds",
-        4,
-        "--target-epsilon",
-        3,
-        "--batch-size",
-        25,
-        "--records",
-        500,
-        "--dp-head",
-        "alternate",
-        "--head-steps",
-        5,
-    )
+    sizes = ("--batch-size", 25, "--records", 500, "--head-steps", 5)
+    printed = parsed(*STEPS, "--rounds", 4, "--target-epsilon", 3, *sizes)
     assert printed["noise_multiplier"] == session.guarantee.noise_multiplier
     assert printed["epsilon"] == session.epsilon(4)
 
@@ -162,8 +149,8 @@ def test_the_command_and_a_start_agree_whether_training_survives_with_steps_of_t
     config = PrivacyConfig(asked, rounds=rounds, batch_size=5, size=2)
     session = SampleTerms(config, tmp_path, PeerData(records=100)).open(phases_of(20, 400))
     printed = parsed(
-        *STEPS, "--rounds", rounds, "--noise-multiplier", 1, "--batch-size", 5, "--records", 100, "--dp-head",
-        "alternate", "--head-steps", 400, "--size", 2, "--parameters", 20_000,
+        *STEPS, "--rounds", rounds, "--noise-multiplier", 1, "--batch-size", 5, "--records", 100,
+        "--head-steps", 400, "--size", 2, "--parameters", 20_000,
     )  # fmt: skip
     assert printed["survives"] is (rounds > 20)
     assert any("cannot survive" in line for line in session.notes(20_000)) is (rounds < 20)
@@ -259,7 +246,7 @@ def test_a_rank_is_of_a_federation_file(dpeer: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("columns", [80, 120])
 def test_lines_fit(columns: int) -> None:
-    alternate = ("--dp-head", "alternate", "--head-steps", 10**4, "--accountant", "rdp")
+    alternate = ("--head-steps", 10**4, "--accountant", "rdp")
     large = ("--size", 10**9, "--parameters", 10**9)
     for arguments in (
         (*EPSILON, "--accountant", "rdp"),

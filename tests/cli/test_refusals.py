@@ -159,13 +159,11 @@ REFUSED = {
     f"{CLIENT} --rounds 2.5": "'--rounds': '2.5'",
     f"{CLIENT} --batch-size 32": "--batch-size 32",
     f"{SAMPLE} --sampling-rate 0.1": "--sampling-rate has been removed",
-    f"{CLIENT} --dp-head joint": "--dp-head joint",
+    f"{CLIENT} --head-steps 5": "--head-steps 5",
     f"{CLIENT} --records 5": "--records 5",
     # Privacy of a record.
     "privacy --privacy sample --noise-multiplier 1": "--rounds, --batch-size, --records, --steps must be given",
     f"{SAMPLE} --size 8": "--parameters must be given",
-    f"{SAMPLE} --head-steps 5": "--head-steps 5",
-    f"{SAMPLE} --dp-head alternate": "--dp-head alternate: the head has steps of its own",
 }
 """By arguments a fragment of the line on stderr, with the key and the value."""
 
