@@ -117,7 +117,7 @@ class ConnectionSetup:
         try:
             self._judge(hello, expected)
         except Refused as refusal:
-            self._waiting.start.refuse(refusal, now)
+            self._waiting.refuse(refusal, now)
             self._await_correction(rank if expected is None else expected, str(refusal))
             raise ProtocolError("mismatch", str(refusal)) from refusal
         neighbor = self._members[rank]
@@ -212,7 +212,7 @@ class ConnectionSetup:
         here = self._members.current_round
         if self._members.greet(neighbor.rank, link, number, now):
             self._log_back(neighbor)
-        self._waiting.start.accepted = True
+        self._waiting.accepted = True
         self.dialling.welcome(neighbor.rank)
         neighbor.trouble_dialling = ""
         if number < here and not self._schedule.fits(here, neighbor.rank, number):

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, get_args
 
-from dpeer.exceptions import CheckpointError, Drained, Isolated, LeftBehind
+from dpeer.exceptions import CheckpointError, Drained, Isolated, LeftBehind, PeersMissing, Refused
 from dpeer.peer.core.bodies import Received
 from dpeer.peer.core.deadline import RoundDeadline
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
@@ -17,7 +17,8 @@ from dpeer.peer.core.exchange import Exchange, LedgerGuard
 from dpeer.peer.core.list_keeper import ListKeeper
 from dpeer.peer.core.round_clock import NO_QUORUM
 from dpeer.peer.core.state import State
-from dpeer.peer.core.wait import Kind, StartWait, Wait, WaitingNow, WaitReports
+from dpeer.peer.core.wait import Kind, Wait, WaitingNow, WaitReports
+from dpeer.results.units import duration
 
 _SOON = 0.001
 """Seconds after a time at which something ends, so that it has ended whatever the rounding."""
@@ -33,28 +34,37 @@ _WITHOUT_IT = "the others have completed the run without this peer"
 _AGAIN = 1.0
 """Seconds between two looks at bodies that are on their way when the deadline is over."""
 
+_MET_WITHIN = 60.0
+"""Seconds after all ranks have been there in which neighbors meet, at least: they dial each other about as often."""
+
+_MINUTES = 600.0
+"""Seconds of `--wait` up to which messages have it in seconds."""
+
 
 class Waiting:
     """The wait of the round loop: its kinds, its ends, and the ranks that it is for.
 
     Attributes:
-        start: The wait for the start.
+        accepted: Whether a neighbor has accepted this peer.
         pauses: The seconds of each pause of this peer.
         drains: Whether this peer was asked to leave: it begins no other round.
         begun_at: Clock time at which the present round began; the one before may not have been on disk yet.
     """
 
     def __init__(self, state: State, exchange: Exchange, keeper: ListKeeper, guard: LedgerGuard) -> None:
-        self.start = StartWait(state, exchange)
         self.pauses: list[float] = []
-        self.drains = False
+        self.accepted = self.drains = False
         self.begun_at = 0.0
-        self._config, self._members, self._round_clock = state.config, state.members, state.round_clock
+        self._state, self._config, self._members, self._round_clock = (
+            state, state.config, state.members, state.round_clock
+        )  # fmt: skip
         self._exchange, self._entry, self._log = exchange, exchange.entry, state.log
         self._keeper, self._ledger_guard = keeper, guard
         self._round_deadline = RoundDeadline(state.config.deadline)
         self._reports = WaitReports(state, self._round_deadline)
         self._mixed_nothing = False
+        self._refusal: Refused | None = None
+        self._leave_at = self._give_up_at = math.inf
         self._news_at = 0.0
         self._wait: Wait | None = None
 
@@ -66,8 +76,8 @@ class Waiting:
             kind = "adopt"
         every = self._config.remind_every if kind in ("meet", "pause") else self._config.say_waiting
         self._wait = Wait(kind, number, now, now if kind == "pause" else now + every, every)
-        if kind == "meet":
-            self.start.begin(now)
+        if kind == "meet" and self._members.current_round >= self._exchange.schedule.rounds:  # it needs neighbors only
+            self._give_up_at = now + min(self._config.wait, self._config.liveness.dead_after)
         elif kind == "pause":
             self._begin_pause(self._wait, now)
 
@@ -84,6 +94,11 @@ class Waiting:
         self._news_at = now
         if self._wait is not None and self._wait.kind == "meet" and not self._round_clock.started:
             self._wait.log_at = min(self._wait.log_at, now + self._config.remind_every)
+
+    def refuse(self, refusal: Refused, now: float) -> None:
+        """Note that a neighbor and this peer cannot train together: it ends for this reason if none accepts it soon."""
+        if self._refusal is None:
+            self._refusal, self._leave_at = refusal, now + self._config.refused_after
 
     def over(self) -> None:
         """Wait for nothing."""
@@ -178,19 +193,50 @@ class Waiting:
 
     def refused(self, wait: Wait, now: float) -> Effect | None:
         """A neighbor refuses this peer, and none accepts it."""
-        refusal = self.start.refused(now)
-        return None if refusal is None else Fail(refusal)
+        none_is_left = all(one.trouble for one in self._members.all())
+        if self._refusal is None or self.accepted or not (none_is_left or now >= self._leave_at):
+            return None
+        return Fail(self._refusal)
 
     def met(self, wait: Wait, now: float) -> Effect | None:
         """Enough ranks have been there, and all neighbors are."""
-        if not self.start.agreed(now):
+        every = {neighbor.rank for neighbor in self._members.all()}
+        if self._round_clock.over_for_others and self._members.current_round < self._exchange.schedule.rounds:
+            for rank in self._members.missing():
+                self._members.give_up(rank)
+                self._members[rank].current_round = self._round_clock[rank]
+        if self._round_clock.assembled:
+            self._give_up_at = min(self._give_up_at, now + max(_MET_WITHIN, self._config.liveness.dead_after))
+        if now >= self._give_up_at:
+            for rank in self._members.missing():
+                if not self._is_kept_waiting_for(rank):
+                    self._members.give_up(rank)
+        if self._members.missing() or not (self._round_clock.started or not every):
             return None
+        self._state.began = True
+        self._exchange.send_heartbeats(every)  # neighbors may wait for this news
         return self.uncounted(wait, now) or Wake()  # not before: neighbors that come later may know of more rounds
+
+    def _is_kept_waiting_for(self, rank: int) -> bool:
+        """Whether a neighbor that has left before the first round is waited for all the same.
+
+        It has ended with an error, such as settings that differ, or was stopped. Where fewer ranks are enough, or a
+        rank has completed two rounds, it is a returner like any other.
+        """
+        clock, neighbor = self._round_clock, self._members[rank]
+        runs = any(clock[one] > 1 for one in clock.members)
+        if runs or self._members.current_round > 0 or clock.needed < len(clock):
+            return False
+        return clock.assembled and bool(neighbor.trouble or neighbor.away)
 
     def missed(self, wait: Wait, now: float) -> Effect | None:
         """A rank has not appeared for `--wait`."""
-        missing = self.start.timed_out(wait, now)
-        return None if missing is None else Fail(missing)
+        if now < wait.since + self._config.wait:
+            return None
+        limit = f"{self._config.wait:g} s" if self._config.wait < _MINUTES else duration(self._config.wait)
+        advice = "start them, and check the addresses and that all use the same settings"
+        missing = self._reports.missing(self._ranks(wait, now), now)
+        return Fail(PeersMissing(f"{missing} did not appear within {limit} (--wait): {advice}"))
 
     def uncounted(self, wait: Wait, now: float) -> Effect | None:
         """Others have had releases that the ledger of this private peer lacks."""
@@ -287,7 +333,7 @@ class Waiting:
         if now < wait.log_at:
             return
         if wait.kind == "meet":
-            self.start.log_missing(wait, now)
+            self._reports.log_missing(wait, self._ranks(wait, now), now)
         elif wait.kind != "pause":
             self._reports.log_ranks(wait, self._ranks(wait, now), now)
         elif (why := self.blocked(wait.number)) is not None:
@@ -316,7 +362,8 @@ class Waiting:
         if wait is None:
             return math.inf
         if wait.kind == "meet":
-            return self.start.next_look(wait, now)
+            ends = [at for at in (self._give_up_at, self._leave_at) if now < at]
+            return min(*ends, wait.log_at, wait.since + self._config.wait)
         times, over = [wait.log_at], self._without_news_since(wait) + self._config.wait
         if wait.kind == "pause":
             return min(*times, over)
@@ -332,7 +379,8 @@ class Waiting:
     def _ranks(self, wait: Wait, now: float) -> list[int]:
         match wait.kind:
             case "meet":
-                return self.start.lacking()
+                absent = () if self._round_clock.started or not self._members.all() else self._round_clock.absent
+                return sorted({*self._members.missing(), *absent})
             case "pause":
                 return [one.rank for one in self._members.all() if not self._members.is_there(one.rank)]
             case "collect":

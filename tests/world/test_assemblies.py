@@ -8,7 +8,7 @@ from dpeer.exceptions import PeersMissing, ProtocolError, Refused
 from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.round_clock import RoundClock
-from dpeer.peer.core.wait import StartWait
+from dpeer.peer.core.waiting import Waiting
 from dpeer.simulation.network import Conditions
 from tests.world.checking import found_in
 from tests.world.faults import Fault
@@ -124,11 +124,11 @@ def neighbors_are_waited_for_without_end(patch):
 
 
 def a_mistake_ends_all(patch):
-    patch.setattr(StartWait, "accepted", property(lambda self: False, lambda self, value: None), raising=False)
+    patch.setattr(Waiting, "accepted", property(lambda self: False, lambda self, value: None), raising=False)
 
 
 def a_mistake_ends_none(patch):
-    patch.setattr(StartWait, "refuse", lambda self, refusal, now: None)
+    patch.setattr(Waiting, "refuse", lambda self, refusal, now: None)
 
 
 def one_that_comes_late_is_turned_away(patch):
