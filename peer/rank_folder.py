@@ -201,11 +201,12 @@ class RankFolder:
         due = self._due(entry, over=over)
         best = self._learner.figures.best_round == number
         self.progress = self.progress.plus(entry, best=best, now=time.time(), seconds=self._seconds(), lost=self._lost)
+        body = self.outbox.get(number)
         state = checkpoint.State(
             next_round=number + 1,
             fingerprint=self._config.fingerprint,
-            receivers=self.outbox.receivers.get(number, ()),
-            released=self.outbox.frames.get(number),
+            receivers=() if body is None else body.receivers,
+            released=None if body is None else body.frames,
             extra={"about": dict(self._config.about), "progress": vars(self.progress)},
         )
         self._unsaved = _Unsaved(entry, state, self._learner.copied(), due)

@@ -146,26 +146,21 @@ class Inbox:
 
 
 @dataclass
-class Outbox:
-    """Encoded bodies and their receivers, by round.
+class Outgoing:
+    """An encoded body; its receivers, those of them that it is still to be sent to, and those that it was sent to."""
 
-    Attributes:
-        frames: The encoded body.
-        receivers: The ranks that the body is for.
-        unsent: Those of them that it is still to be sent to.
-        sent: Those that it was sent to.
-    """
+    frames: Frames
+    receivers: tuple[int, ...]
+    unsent: set[int] = field(default_factory=set)
+    sent: set[int] = field(default_factory=set)
 
-    frames: dict[int, Frames] = field(default_factory=dict)
-    receivers: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    unsent: dict[int, set[int]] = field(default_factory=dict)
-    sent: dict[int, set[int]] = field(default_factory=dict)
+
+class Outbox(dict[int, Outgoing]):
+    """This peer's bodies, by round."""
 
     def add(self, number: int, frames: Frames, receivers: tuple[int, ...]) -> None:
         """Keep round `number`'s body, for these ranks; forget bodies that are needed no more."""
-        self.frames[number] = frames
-        self.receivers[number] = receivers
-        self.unsent[number], self.sent[number] = set(), set()
+        self[number] = Outgoing(frames, receivers)
         self.reach(number)
 
     def reach(self, number: int) -> None:
@@ -173,28 +168,25 @@ class Outbox:
 
         That is what `cut_off` of the schedule relies on. A body of a large model is a large part of a peer's memory.
         """
-        for old in [kept for kept in self.frames if kept < number - 1]:
-            for table in (self.frames, self.receivers, self.unsent, self.sent):
-                del table[old]
+        for old in [kept for kept in self if kept < number - 1]:
+            del self[old]
 
     def ask(self, rank: int, current_round: int) -> None:
         """Plan to send (again) the bodies of use to a rank that has shaken hands and works on `current_round`."""
-        for number, receivers in self.receivers.items():
-            if number >= current_round and rank in receivers:
-                self.unsent[number].add(rank)
+        for number, one in self.items():
+            if number >= current_round and rank in one.receivers:
+                one.unsent.add(rank)
 
     def pending(self) -> list[tuple[int, int]]:
         """Round and receiver of every body that is still to be sent, oldest first."""
-        if not any(self.unsent.values()):  # as after most messages
-            return []
-        return [(number, rank) for number in sorted(self.unsent) for rank in sorted(self.unsent[number])]
+        return [(number, rank) for number in sorted(self) for rank in sorted(self[number].unsent)]
 
     def bytes_sent(self, number: int) -> int:
         """The bytes of all copies of round `number`'s body: header and buffers, as they would travel in one message.
 
         A copy that was sent again counts once.
         """
-        return len(self.sent[number]) * wire.size(self.frames[number]) if number in self.frames else 0
+        return len(self[number].sent) * wire.size(self[number].frames) if number in self else 0
 
 
 class ChunkedBody:

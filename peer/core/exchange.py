@@ -45,7 +45,7 @@ class Exchange:
         self.inbox.open(number)
         self.outbox.reach(number)
         listeners = self.schedule.listeners(number)
-        if number - 1 not in self.outbox.frames:  # sat out: no body brings the out-neighbors this news
+        if number - 1 not in self.outbox:  # sat out: no body brings the out-neighbors this news
             listeners.update(self.schedule.at(number - 1).out_neighbors)
         # Bodies wait for a peer that was left behind, and then carry an earlier round: it would think itself hardly
         # behind, and train and release rounds that are over for the others.
@@ -76,7 +76,7 @@ class Exchange:
             self.schedule.uses(number),
         )
         self.outbox.add(number, wire.encode(message), receivers)
-        self.outbox.unsent[number].update(receivers)
+        self.outbox[number].unsent.update(receivers)
         self.deliver()
 
     def deliver(self) -> None:
@@ -85,15 +85,15 @@ class Exchange:
         if not pending or self._ledger_guard.why_no_release() is not None:  # this peer ends with its next wait
             return
         for number, rank in pending:
-            neighbor = self._members[rank]
+            neighbor, body = self._members[rank], self.outbox[number]
             there = neighbor.current_round
             if there > number and not self.schedule.fits(number, rank, there):
-                self.outbox.unsent[number].discard(rank)  # it went on without this peer
+                body.unsent.discard(rank)  # it went on without this peer
             elif self._members.reachable(rank) and there >= number - 1:
-                self.outbox.unsent[number].discard(rank)
-                self.outbox.sent[number].add(rank)
+                body.unsent.discard(rank)
+                body.sent.add(rank)
                 self._ledger_guard.has_sent |= number >= self._first_release
-                self._send_queues.add_body(neighbor.link, number, self.outbox.frames[number])
+                self._send_queues.add_body(neighbor.link, number, body.frames)
 
     def send_heartbeats(self, ranks: Iterable[int]) -> None:
         """Tell neighbors by a heartbeat that this peer is alive, and its current round.
@@ -112,9 +112,9 @@ class Exchange:
     def parted(self, rank: int, unfinished: Iterable[int]) -> None:
         """Send these rounds' bodies anew when the rank is back, because its link broke before they were written."""
         for number in unfinished:
-            if number in self.outbox.unsent:
-                self.outbox.sent[number].discard(rank)
-                self.outbox.unsent[number].add(rank)
+            if (body := self.outbox.get(number)) is not None:
+                body.sent.discard(rank)
+                body.unsent.add(rank)
 
     # -- ranks a round waits for ---------------------------------------------------------------------------------
 
@@ -135,11 +135,10 @@ class Exchange:
         can still be needed. A neighbor that is not waited for does not count, and where nothing was released in the
         round before none does: a returner passes slow neighbors on its way to those who are ahead.
         """
-        released = number - 1 in self.outbox.frames
-        earlier = self.schedule.at(number - 1).out_neighbors if released else ()
+        earlier = self.schedule.at(number - 1).out_neighbors if number - 1 in self.outbox else ()
         behind = {rank for rank in earlier if self._members.holds_up(rank, number, now)}
-        unsent = {rank for rank in self.outbox.unsent.get(number, ()) if self._members.waited_for(rank, number, now)}
-        return sorted(behind | unsent)
+        unsent = self.outbox[number].unsent if number in self.outbox else ()
+        return sorted(behind.union(rank for rank in unsent if self._members.waited_for(rank, number, now)))
 
     def unfinished(self, rounds: int, now: float) -> list[int]:
         """The ranks that may still ask for a body after this peer's last round.

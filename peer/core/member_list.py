@@ -16,7 +16,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated, Any, Literal, NamedTuple
 
 from cryptography.exceptions import InvalidSignature
@@ -127,22 +127,22 @@ class MemberList:
     force: bool = False
     signatures: Mapping[_Hex, bytes] = field(default_factory=dict, compare=False)
 
-    __pydantic_config__ = ConfigDict(strict=True, val_json_bytes="hex")
+    __pydantic_config__ = ConfigDict(strict=True, val_json_bytes="hex", ser_json_bytes="hex")
 
-    canonical: bytes = field(init=False, compare=False, repr=False)
-    """The bytes that are signed: JSON with sorted keys and without blanks, behind a fixed line.
+    @cached_property
+    def canonical(self) -> bytes:
+        """The bytes that are signed: JSON with sorted keys and without blanks, behind a fixed line.
 
-    Of list 0 they have the ranks alone: each site has a federation file of its own, in which a member may have another
-    address, or the next one of two keys already.
-    """
-    digest: bytes = field(init=False, compare=False)
-    """SHA-256 of the canonical bytes."""
+        Of list 0 they have the ranks alone: each site has a federation file of its own, in which a member may have
+        another address, or the next one of two keys already.
+        """
+        ranks = {} if self.version else {"members": sorted(self.members)}
+        return _DOMAIN + _packed({one: said for one, said in self.document.items() if one != "signatures"} | ranks)
 
-    def __post_init__(self) -> None:
-        content = self._content()
-        said = content if self.version else content | {"members": sorted(self.members)}
-        object.__setattr__(self, "canonical", _DOMAIN + _packed(said))
-        object.__setattr__(self, "digest", hashlib.sha256(self.canonical).digest())
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of the canonical bytes."""
+        return hashlib.sha256(self.canonical).digest()
 
     @property
     def key(self) -> Key:
@@ -157,8 +157,8 @@ class MemberList:
     @property
     def document(self) -> dict[str, Any]:
         """The document, as plain JSON values."""
-        signatures = {operator: self.signatures[operator].hex() for operator in sorted(self.signatures)}
-        return self._content() | {"signatures": signatures}
+        found: dict[str, Any] = _LIST.dump_python(self, mode="json")
+        return found
 
     def encode(self) -> bytes:
         """The document, as it travels."""
@@ -229,22 +229,6 @@ class MemberList:
         except (InvalidSignature, ValueError):
             return False
         return True
-
-    def _content(self) -> dict[str, Any]:
-        return {
-            "federation": self.federation,
-            "version": self.version,
-            "previous": self.previous.hex(),
-            "members": {
-                str(rank): {"address": one.address, "keys": list(one.keys), "weight": one.weight}
-                for rank, one in self.members.items()
-            },
-            "former": {str(rank): {"keys": list(one.keys), "gone": one.gone} for rank, one in self.former.items()},
-            "rounds": self.rounds,
-            "graph": self.graph,
-            "edges": self.edges,
-            "force": self.force,
-        }
 
 
 _LIST = TypeAdapter(MemberList)

@@ -196,11 +196,11 @@ def test_a_body_that_is_sent_again_is_of_the_federation_as_it_is_resumed(tmp_pat
     first.outbox.add(0, sent, (1,))
     run(first, 0)
     second = begun(tmp_path, resume=True, first=1)
-    found = wire.decode([bytes(frame) for frame in second.outbox.frames[0]], wire.Limits(payload_bytes=100))
+    found = wire.decode([bytes(frame) for frame in second.outbox[0].frames], wire.Limits(payload_bytes=100))
     assert (found.federation, found.rank, found.round) == (wire.federation_id(OURS), 0, 0)
     assert b"".join(bytes(part) for part in found.buffers) == b"12345678abc"  # pragma: allowlist secret
     again = begun(tmp_path, older, resume=True, first=1)
-    assert [bytes(frame) for frame in again.outbox.frames[0]] == [bytes(frame) for frame in sent]
+    assert [bytes(frame) for frame in again.outbox[0].frames] == [bytes(frame) for frame in sent]
 
 
 WHOLE = RoundLimit(1.0, None, None)

@@ -112,7 +112,7 @@ class Files:
 
     def complete(self, entry, *, over=False):
         number = entry["round"]
-        frames = self.outbox.frames.get(number)
+        body = self.outbox.get(number)
         every = not over and (number + 1) % self._config.checkpoint_every == 0
         every |= entry["adopted"] or number + 1 == self._config.rounds
         self.due = self._disk.saved is None or every
@@ -122,8 +122,8 @@ class Files:
         self._completed = Saved(
             next_round=number + 1,
             learner=copy.deepcopy(self._learner.state()),
-            receivers=tuple(self.outbox.receivers.get(number, ())),
-            released=None if frames is None else [bytes(frame) for frame in frames],
+            receivers=() if body is None else tuple(body.receivers),
+            released=None if body is None else [bytes(frame) for frame in body.frames],
             lost=dict(self.lost),
             entry=dict(entry),
         )

@@ -205,7 +205,7 @@ def memory(world, life):
     neighbors = len(core.members.every())
     heard = len({one.rank for one in core.members.every()}.union(*exchange.inbox._rounds.values()))
     for name, count, most in (
-        ("bodies of its own", len(exchange.outbox.frames), 2),
+        ("bodies of its own", len(exchange.outbox), 2),
         ("bodies of neighbors", len(exchange.inbox), 2 * heard),
         ("bodies to be written", len(core.send_queues), 3 * neighbors),
     ):

@@ -39,9 +39,9 @@ def resend_nothing(patch):
 
 def resend_only_the_newest(patch):
     def ask(self, rank, current_round):
-        number = max(self.receivers, default=-1)
-        if number >= current_round and rank in self.receivers[number]:
-            self.unsent[number].add(rank)
+        number = max(self, default=-1)
+        if number >= current_round and rank in self[number].receivers:
+            self[number].unsent.add(rank)
 
     patch.setattr(Outbox, "ask", ask)
 
@@ -163,8 +163,8 @@ def send_to_all_peers(patch):
         release(self, number, payload)
         if payload is not None:
             every_rank = tuple(one.rank for one in self._members.all())
-            self.outbox.receivers[number] = every_rank
-            self.outbox.unsent[number].update(set(every_rank) - self.outbox.sent[number])
+            self.outbox[number].receivers = every_rank
+            self.outbox[number].unsent.update(set(every_rank) - self.outbox[number].sent)
             self.deliver()
 
     patch.setattr(Exchange, "release", generous)

@@ -128,7 +128,7 @@ def test_word_of_others_comes_with_every_kind_of_message():
     (beat,) = [one for one in peer.written("from 2") if one.kind == "heartbeat"]
     assert beat.presence == table(2, 0, 3, 4)
     peer.releases(2)
-    assert peer.core.exchange.outbox.frames[2][0].count(table(2, 0, 3, 4)) == 1
+    assert peer.core.exchange.outbox[2].frames[0].count(table(2, 0, 3, 4)) == 1
 
 
 def runs_alone(peer, number):
