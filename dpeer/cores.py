@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Iterator
 from math import ceil
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 CGROUPS = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
-
-T = TypeVar("T")
 
 _NO_LIMIT = 2**60
 """Bytes from which on a limit of version 1 is none: it has the largest number of pages then."""
@@ -28,81 +25,54 @@ class MemoryLimit(NamedTuple):
 def own_cores() -> list[int]:
     """The cores' numbers in order: those of the process's affinity (`taskset`, a batch system), or else all cores.
 
-    A container's CPU quota (`docker run --cpus`, a limit of Kubernetes) leaves the first ones, rounded up.
+    A container's CPU quota (`docker run --cpus`, a limit of Kubernetes) leaves the first ones, rounded up: the smallest
+    of the process's control groups and their parents.
     """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
-    quota = _quota()
-    return cores if quota is None else cores[: max(1, ceil(quota))]
+    quotas = []
+    for group in _groups("cpu"):
+        given = _words(group / "cpu.max") or _words(group / "cpu.cfs_quota_us") + _words(group / "cpu.cfs_period_us")
+        if len(given) == 2 and all(map(str.isdecimal, given)):  # not so "max", and -1 of version 1
+            quotas.append(int(given[0]) / int(given[1]))
+    return cores[: max(1, ceil(min(quotas)))] if quotas else cores
 
 
 def memory_limit() -> MemoryLimit | None:
     """The memory limit that leaves the least: of the process's control groups and their parents; None without one."""
-    found = _of_groups("memory", _memory_of_version_2, _memory_of_version_1)
+    found = []
+    for group in _groups("memory"):
+        limit = _words(group / "memory.max") or _words(group / "memory.limit_in_bytes")
+        used = _words(group / "memory.current") or _words(group / "memory.usage_in_bytes")
+        words = _words(group / "memory.stat")
+        parts = dict(zip(words[::2], words[1::2], strict=False))
+        # Those of files that the system keeps in memory as long as no process needs it.
+        files = parts.get("total_inactive_file") or parts.get("inactive_file", "0")
+        if used and limit and limit[0].isdecimal() and int(limit[0]) < _NO_LIMIT:
+            found.append(MemoryLimit(int(limit[0]), int(used[0]) - int(files)))
     return min(found, key=lambda one: one.limit - one.used, default=None)
 
 
-def _quota() -> float | None:
-    """The smallest quota in cores of the process's control groups and their parents; None without one."""
-    return min(_of_groups("cpu", _of_version_2, _of_version_1), default=None)
+def _groups(controller: str) -> Iterator[Path]:
+    """The folders of the process's control groups of both versions, and of those above them.
+
+    A container sees its own group as the root.
+    """
+    lines = [line.split(":", 2) for line in _words(MEMBERSHIP)]
+    for number, controllers, path in (line for line in lines if len(line) == 3):
+        if number == "0" and not controllers:
+            mounts = [CGROUPS]
+        elif controller in controllers.split(","):
+            mounts = [CGROUPS / mount for mount in ({"cpu": ("cpu", "cpu,cpuacct")}.get(controller, (controller,)))]
+        else:
+            continue
+        for root in mounts:
+            group = root / path.lstrip("/")
+            yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(root))
 
 
-def _of_groups(
-    controller: str, second: Callable[[Path], T | None], first: Callable[[Path], T | None]
-) -> list[T]:  # fmt: skip
-    """What the process's control groups and their parents have; `second` and `first` read one of either version."""
-    found: list[T] = []
-    with suppress(OSError, UnicodeDecodeError):
-        for line in MEMBERSHIP.read_text().splitlines():
-            number, controllers, path = line.split(":", 2)
-            if number == "0" and not controllers:
-                found += _up_to_root(CGROUPS, path, second)
-            elif controller in controllers.split(","):
-                for mount in (controller, "cpu,cpuacct") if controller == "cpu" else (controller,):
-                    found += _up_to_root(CGROUPS / mount, path, first)
-    return found
-
-
-def _up_to_root(root: Path, path: str, read: Callable[[Path], T | None]) -> list[T]:
-    """What a group and those above it have, up to the root; a container sees its own group as the root."""
-    group = root / path.lstrip("/")
-    found = [read(folder) for folder in (group, *group.parents) if folder.is_relative_to(root)]
-    return [one for one in found if one is not None]
-
-
-def _memory_of_version_2(group: Path) -> MemoryLimit | None:
-    with suppress(OSError, ValueError):  # "max" is no number
-        limit = int((group / "memory.max").read_text())
-        return MemoryLimit(limit, int((group / "memory.current").read_text()) - _reclaimable(group, "inactive_file"))
-    return None
-
-
-def _memory_of_version_1(group: Path) -> MemoryLimit | None:
-    with suppress(OSError, ValueError):
-        limit = int((group / "memory.limit_in_bytes").read_text())
-        if limit < _NO_LIMIT:
-            used = int((group / "memory.usage_in_bytes").read_text())
-            return MemoryLimit(limit, used - _reclaimable(group, "total_inactive_file"))
-    return None
-
-
-def _reclaimable(group: Path, name: str) -> int:
-    """Bytes of files that the system keeps in memory as long as no process needs it."""
-    with suppress(OSError, ValueError):
-        for line in (group / "memory.stat").read_text().splitlines():
-            if line.startswith(f"{name} "):
-                return int(line.split()[1])
-    return 0
-
-
-def _of_version_2(group: Path) -> float | None:
-    with suppress(OSError, ValueError):
-        quota, period = (group / "cpu.max").read_text().split()
-        return None if quota == "max" else int(quota) / int(period)
-    return None
-
-
-def _of_version_1(group: Path) -> float | None:
-    with suppress(OSError, ValueError):
-        quota = int((group / "cpu.cfs_quota_us").read_text())
-        return quota / int((group / "cpu.cfs_period_us").read_text()) if quota > 0 else None
-    return None
+def _words(file: Path) -> list[str]:
+    """The words of a file; none where it cannot be read."""
+    try:
+        return file.read_text().split()
+    except (OSError, UnicodeDecodeError):
+        return []
