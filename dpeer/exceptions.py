@@ -1,31 +1,5 @@
 """Every error dpeer raises on purpose, each with the exit code a command ends with.
 
-* :exc:`DpeerError` (exit 1)
-    * :exc:`ConfigurationError` (exit 2): what the user asked for cannot be done as asked
-        * :exc:`UnknownName`: no such topology, task, algorithm, ... (names the nearest one)
-        * :exc:`TopologyError`: the graph or its weights do not exist for this size or these parameters
-        * :exc:`PartitionError`: the data cannot be divided among the peers as asked
-        * :exc:`TaskError`: a task cannot be loaded, or its model or data cannot be used
-        * :exc:`AlgorithmError`: a user's own algorithm cannot be loaded, or an option of one cannot be what was given
-        * :exc:`AddressError`: an address cannot be parsed, or must not be bound
-            * :exc:`AddressUnavailable` (exit 75): a name, address or port is not there or not free yet
-        * :exc:`OutputError`: the output folder holds another run, or cannot be written
-            * :exc:`DiskFull` (exit 75): its disk, or quota, has no space left
-            * :exc:`FolderInUse` (exit 75): another running peer holds it
-        * :exc:`CheckpointError`: nothing to resume from, or the checkpoint is damaged or of another run
-    * :exc:`PeersMissing` (exit 3): neighbors did not appear before the time to wait was over
-    * :exc:`Isolated` (exit 3): a peer was cut off from a quorum for longer than it waits; handled inside peer/
-        * :exc:`LeftBehind` (exit 3): all its neighbors have completed the run without it; handled inside peer/
-    * :exc:`NoMember`: a peer is a member no more; handled inside peer/
-    * :exc:`Refused` (exit 4): a neighbor and this peer do not belong to the same federation
-    * :exc:`BudgetTooSmall` (exit 5): the privacy budget does not allow a single release
-    * :exc:`PeerFailed` (exit code of the peer): a process of `dpeer cluster` failed before rounds began
-    * :exc:`Diverged`: a run came to its end, but with a loss or parameters that are not finite
-    * :exc:`CellFailed` (exit code of the run): a run of `dpeer compare` failed
-    * :exc:`ProtocolError`: received frames that cannot be accepted; counted and dropped inside peer/
-    * :exc:`Drained`: a peer that was asked to leave has completed its round; handled inside peer/
-    * :exc:`Interrupted`: training was asked to stop between two minibatches; handled inside peer/
-
 A message is one line that names the key, the value, and what would be right.
 """
 

@@ -129,24 +129,12 @@ def forget_releases(out: Path) -> None:
 @contextlib.contextmanager
 def working_folder_kept() -> Iterator[Path]:
     """The current folder; whatever folder the process changes to within the block, afterwards it is back there."""
-    home = current_folder()
+    home = Path.cwd()
     try:
         yield home
     finally:
         with contextlib.suppress(OSError):  # deleted in mid-run: nothing is left to go back to
             os.chdir(home)
-
-
-def current_folder() -> Path:
-    """The current folder.
-
-    Raises:
-        ConfigurationError: It was deleted.
-    """
-    try:
-        return Path.cwd()
-    except FileNotFoundError as error:
-        raise ConfigurationError("the current folder was deleted: change to one that exists (cd)") from error
 
 
 _GOES_ON = "once that is mended, --resume goes on from the last completed round"

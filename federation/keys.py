@@ -18,7 +18,6 @@ from dpeer.peer.transports.curve import KEY_BYTES, Keyring, new_secret, public_o
 from dpeer.toml_text import read_toml
 
 IN_ENVIRONMENT = "DPEER_SECRET"
-NAMED_IN_ENVIRONMENT = "DPEER_SECRET_FILE"
 
 _EXAMPLE = f"expected {2 * KEY_BYTES} hexadecimal digits, as `dpeer keygen` prints them"
 
@@ -67,7 +66,7 @@ def keyring(network: NetworkPart, size: int, rank: int) -> Keyring | None:
     if found is None:
         raise ConfigurationError(
             f"the federation file lists keys, and this peer has no secret: name its file with --secret, for example "
-            f"--secret rank-{rank}.secret (dpeer keygen makes one), or with {NAMED_IN_ENVIRONMENT} in the environment"
+            f"--secret rank-{rank}.secret (dpeer keygen makes one)"
         )
     secret, source = found
     mine = public_of(secret)
@@ -83,18 +82,13 @@ def keyring(network: NetworkPart, size: int, rank: int) -> Keyring | None:
 
 def accepted(path: Path | None) -> str | None:
     """What is accepted about this peer's secret although others can read it, in a line; None if nothing is."""
-    named = os.environ.get(NAMED_IN_ENVIRONMENT)
-    file = path or (Path(named) if named else None)
-    return _accepted(file) if file is not None and _open_to_others(file.stat().st_mode) else None
+    return _accepted(path) if path is not None and _open_to_others(path.stat().st_mode) else None
 
 
 def own_secret(path: Path | None) -> tuple[bytes, str] | None:
-    """The secret key of this peer and where it is from: the file, or what the environment names or holds."""
-    named = os.environ.get(NAMED_IN_ENVIRONMENT)
+    """The secret key of this peer and where it is from: the file, or what the environment holds."""
     if path is not None:
         return read_secret(path), f"--secret {str(path)!r}"
-    if named:
-        return read_secret(Path(named)), f"{NAMED_IN_ENVIRONMENT} = {named!r}"
     held = os.environ.get(IN_ENVIRONMENT)
     if held:
         return _parsed(held, IN_ENVIRONMENT, "the environment variable"), f"the secret in {IN_ENVIRONMENT}"

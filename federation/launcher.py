@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.federation import cluster_child
-from dpeer.federation.folders import current_folder
 from dpeer.federation.keys import keyrings
 from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import STOP_SIGNALS
@@ -181,7 +180,7 @@ class Launcher:
         # The fork server's environment and folder are those of the first run of this process.
         arguments = (
             own.model_dump(exclude_unset=True), rank, self._resume, theirs, dict(os.environ),
-            str(current_folder()), self._keyrings[rank], places,
+            str(Path.cwd()), self._keyrings[rank], places,
         )  # fmt: skip
         process = context.Process(target=cluster_child.main, args=arguments, name=f"dpeer-rank-{rank}")
         # The first start waits for the fork server to import torch: not on the event loop, which hears Ctrl-C.

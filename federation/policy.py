@@ -13,7 +13,6 @@ from pydantic import Field, PrivateAttr, ValidationError
 
 from dpeer import training
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.keys import NAMED_IN_ENVIRONMENT
 from dpeer.peer.core.member_list import MemberList
 from dpeer.sections import Mistake, Section
 from dpeer.toml_text import read_toml, value_text
@@ -160,10 +159,9 @@ def find(secret: Path | None) -> Policy | None:
     Raises:
         ConfigurationError: It cannot be read, has no rule, or one that does not exist.
     """
-    named, held = os.environ.get(ENVIRONMENT), os.environ.get(NAMED_IN_ENVIRONMENT)
-    beside = [Path(one).expanduser().parent / "policy.toml" for one in (held, secret) if one]
-    path = Path(named) if named else next(filter(os.path.lexists, beside), None)
-    if path is None:
+    if named := os.environ.get(ENVIRONMENT):
+        path = Path(named)
+    elif secret is None or not os.path.lexists(path := secret.expanduser().parent / "policy.toml"):
         return None
     content, rules = read_toml(path, "policy"), Policy.model_fields
     try:

@@ -25,7 +25,7 @@ from dpeer.federation.baseline.training import AllOrNone
 from dpeer.federation.build import PeerParts, build
 from dpeer.federation.config import RunConfig
 from dpeer.federation.control_client import held
-from dpeer.federation.folders import current_folder, naming
+from dpeer.federation.folders import naming
 from dpeer.federation.process_tuning import keep_heap
 from dpeer.federation.resume_checks import save_data_files
 from dpeer.federation.trackers import Tracking
@@ -63,7 +63,7 @@ class Simulation:
     def __init__(self, configs: Sequence[RunConfig], view: View, *, resume: bool, threads: int | None) -> None:
         self._configs = configs
         self._common = configs[0]
-        self._home = current_folder()
+        self._home = Path.cwd()
         self._out = self._common.run.out.absolute()
         self._view = view
         self._resume = resume

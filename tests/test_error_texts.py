@@ -18,7 +18,6 @@ NO_TEXTS = {
 """Classes whose argument is no text for a reader."""
 
 NAMELESS = {
-    "federation/folders.py": ["the current folder was deleted: change to one that exists (cd)"],
     "privacy/mechanism.py": ["the sum of clipped gradients is not finite, which no noise would hide"],
 }
 """Texts that name nothing: nothing that was given is at fault."""

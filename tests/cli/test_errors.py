@@ -76,17 +76,6 @@ def test_a_bug_is_one_line_too_and_its_code_is_one(dpeer: Command, monkeypatch: 
     assert ended.complaints == ["dpeer: unexpected ZeroDivisionError: division by zero (--debug shows where)"]
 
 
-@pytest.mark.slow
-def test_an_error_in_a_cluster_names_the_rank_and_has_the_peers_code(broken_task: Path) -> None:
-    command = [sys.executable, "-m", "dpeer", "cluster", "--size", "2", "--task", "mine.py:raising"]
-    done = subprocess.run(command, cwd=broken_task.parent, capture_output=True, text=True, timeout=200)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "Traceback" not in done.stderr
-    (line,) = (line for line in done.stderr.splitlines() if line.startswith("dpeer: "))
-    assert line[:15] in ("dpeer: rank 0: ", "dpeer: rank 1: ")
-    assert line[15:] == "task 'mine.py:raising' failed: FileNotFoundError: no scans (mine.py line 23)"
-
-
 def test_help_and_version_are_no_errors(dpeer: Command) -> None:
     for arguments in (("--help",), ("start", "--help"), ("cluster", "-h"), ("simulate", "-h"), ("topology", "-h")):
         ended = dpeer(*arguments)

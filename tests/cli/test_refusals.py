@@ -108,6 +108,7 @@ REFUSED = {
     "evaluate --run dpeer-run/rank-0 --input strange.csv": "'strange.csv': column 'outcome', 1 of 1 cells",
     "export --run dpeer-run/rank-0 --format onnx --output m": "--format has been removed: leave it out",
     "export --run dpeer-run/rank-0 --output .": "--output '.' is a folder: name a file",
+    "export --run dpeer-run/rank-0 --output m.pt": "--output 'm.pt': the model is written as ONNX: name a file that",
     "model dpeer-run/rank-0": "'dpeer-run/rank-0/model.safetensors' exists: give --overwrite",
     "model dpeer-run/rank-0 --output m.pt": "--output 'm.pt': name a file that ends in .safetensors",
     "model dpeer-run/rank-0 --output no/m.safetensors": "--output 'no/m.safetensors': no such folder: 'no'",

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,11 +13,11 @@ from torch.utils.data import TensorDataset
 
 from dpeer.federation.build import build
 from dpeer.federation.config import resolve
-from dpeer.federation.fingerprint import fingerprint, named, own_names
+from dpeer.federation.fingerprint import fingerprint, named, of_model, own_names
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.handshake import first_difference
 from dpeer.training import Algorithm, Task
-from dpeer.training.models import build_model
+from dpeer.training.models import build_model, find_model
 
 
 class Clash(Algorithm):
@@ -74,17 +75,12 @@ def compared(out: Path, **values: Any) -> dict[str, Any]:
     return build(resolve(Settings(size=2, out=out, task="digits", **values), 0)).fingerprint
 
 
-@pytest.mark.slow
-def test_options_that_leave_all_shapes_alone_are_compared(tmp_path: Path) -> None:
-    base = {"layers": 1, "width": 12, "patch": 4}
-
-    def message(**options: Any) -> dict[str, Any]:
-        found = compared(tmp_path / "run", model="vit-tiny", model_options=base | options)
-        return {name: value for name, value in found.items() if name.startswith("model option ")}
-
-    usual = {"model option layers": 1, "model option width": 12, "model option patch": 4}
-    assert message(heads=3) == usual
-    assert message(heads=4) == usual | {"model option heads": 4}
+def test_options_of_the_model_that_are_not_its_defaults_are_compared() -> None:
+    """Not all of them, such as the heads of attention, show in the shapes."""
+    usual = find_model("mlp").options()
+    for changed in ({}, {"width": usual["width"] + 1}):
+        task: Any = SimpleNamespace(built={"model": "mlp", "options": usual | changed}, initial=None)
+        assert of_model(task) == {f"model option {name}": value for name, value in changed.items()}
 
 
 @pytest.mark.slow

@@ -153,15 +153,3 @@ def test_the_folder_is_the_same_afterwards(tmp_path: Path, monkeypatch: pytest.M
     with working_folder_kept() as home:
         os.chdir("/")
     assert home == tmp_path == Path.cwd()
-
-
-def test_a_deleted_current_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "gone"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    folder.rmdir()
-    with (
-        pytest.raises(ConfigurationError),
-        working_folder_kept(),
-    ):
-        pass

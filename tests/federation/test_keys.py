@@ -19,8 +19,7 @@ from dpeer.peer.transports.curve import public_of
 
 @pytest.fixture(autouse=True)
 def no_secret_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("DPEER_SECRET", "DPEER_SECRET_FILE"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("DPEER_SECRET", raising=False)
 
 
 @pytest.fixture
@@ -92,7 +91,7 @@ def test_keys_without_a_secret_and_a_secret_without_keys_are_refused(made: list[
         keyring(settings({}, secret=str(made[0][0])), 3, 0)
 
 
-def test_the_environment_names_the_secret_or_holds_it_and_the_setting_wins(
+def test_the_environment_may_hold_the_secret_and_the_setting_wins(
     made: list[tuple[Path, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = dict(enumerate(key for _, key in made))
@@ -101,10 +100,7 @@ def test_the_environment_names_the_secret_or_holds_it_and_the_setting_wins(
     assert keyring(settings({}), 3, 0) is None, "a run without keys does not mind it"
     with pytest.raises(ConfigurationError):
         keyring(settings(keys), 3, 1)
-    monkeypatch.setenv("DPEER_SECRET_FILE", str(made[1][0]))
-    assert keyring(settings(keys), 3, 1) is not None
     assert keyring(settings(keys, secret=str(made[2][0])), 3, 2) is not None
-    monkeypatch.setenv("DPEER_SECRET_FILE", "")
     monkeypatch.setenv("DPEER_SECRET", "nonsense")
     with pytest.raises(ConfigurationError) as raised:
         keyring(settings(keys), 3, 0)

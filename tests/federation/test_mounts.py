@@ -18,8 +18,7 @@ from tests.error_texts import refused
 
 @pytest.fixture(autouse=True)
 def no_secret_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("DPEER_SECRET", "DPEER_SECRET_FILE"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("DPEER_SECRET", raising=False)
 
 
 @pytest.fixture
@@ -64,17 +63,13 @@ def mounted(secret: Path, monkeypatch: pytest.MonkeyPatch) -> Mounted:
         (0o444, 1000, 1000),  # a folder of the host, mounted read-only
     ],
 )
-def test_a_mounted_secret_is_accepted_with_a_note(
-    mounted: Mounted, monkeypatch: pytest.MonkeyPatch, mode: int, owner: int, user: int
-) -> None:
+def test_a_mounted_secret_is_accepted_with_a_note(mounted: Mounted, mode: int, owner: int, user: int) -> None:
     secret = mounted(True, mode, owner, user)
     assert own_secret(secret) is not None
     line = accepted(secret)
     assert line is not None
     assert f"secret {str(secret)!r}: mode {mode:04o} is accepted" in line
     assert ("everybody" if mode & 4 else "group ") in line
-    monkeypatch.setenv("DPEER_SECRET_FILE", str(secret))
-    assert accepted(None) == line
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,16 @@ def pid_of_rank(run: Any, folder: Path) -> int | None:
     return None
 
 
+def test_an_error_before_rounds_begin_names_the_rank_and_has_its_code(dpeer_process, tmp_path):
+    (tmp_path / "mine.py").write_text('def raising(rank, size, seed):\n    raise FileNotFoundError("no scans")\n')
+    run = dpeer_process("cluster", "--size", 2, "--task", "mine.py:raising")
+    assert run.wait() == 2
+    assert "Traceback" not in run.output
+    (line,) = (line for line in run.output.splitlines() if line.startswith("dpeer: "))
+    assert line[:15] in ("dpeer: rank 0: ", "dpeer: rank 1: ")
+    assert line[15:] == "task 'mine.py:raising' failed: FileNotFoundError: no scans (mine.py line 2)"
+
+
 @linux
 def test_the_others_finish_when_one_peer_is_killed_and_say_whom_they_lost(
     task, schedule, dpeer_command, slow_after, hurry, rounds_done, until, tmp_path
