@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -194,36 +195,30 @@ class BackgroundLoop:
 
     def __call__(self, runner: Runner) -> None:
         """Run to the end, or until all peers have stopped after Ctrl-C."""
-        failures: list[BaseException] = []
-        loop, ended = (runner.loop_factory or asyncio.new_event_loop)(), threading.Event()
+        loop = (runner.loop_factory or asyncio.new_event_loop)()
 
         def work() -> None:
-            try:
-                with asyncio.Runner(loop_factory=lambda: loop) as runs:
-                    runs.run(runner.run())
-            except BaseException as error:
-                failures.append(error)
-            finally:
-                ended.set()
+            with asyncio.Runner(loop_factory=lambda: loop) as runs:
+                runs.run(runner.run())
 
         def stop() -> None:
             self.interrupted = True
             with suppress(RuntimeError):  # the run has just ended
                 loop.call_soon_threadsafe(runner.stop)
 
-        with _answering(stop):
-            threading.Thread(target=work, name="dpeer.run").start()
+        with _answering(stop), ThreadPoolExecutor(1, "dpeer.run") as thread:
+            running = thread.submit(work)
             while True:
                 try:
                     # In slices: the signal may come to another thread, and then only this one's next instruction runs
                     # the handler.
-                    while not ended.wait(SLICE):
-                        pass
+                    while not running.done():
+                        with suppress(TimeoutError):
+                            running.exception(SLICE)
                     break
                 except KeyboardInterrupt:  # of a handler of the caller's own
                     stop()
-        if failures:
-            raise failures[0]
+        running.result()
 
 
 @contextmanager
