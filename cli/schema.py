@@ -9,7 +9,6 @@ import click
 from rich.console import Console
 
 from dpeer.cli.click_from_setting import F
-from dpeer.cli.tables import filled, plain_table, print_table
 from dpeer.exceptions import ConfigurationError, OutputError, not_written
 from dpeer.training.data.holdout import count_equal, digests, in_words
 from dpeer.training.data.tables import check as checking
@@ -26,9 +25,6 @@ FIRST = 10
 
 _STRANGERS, _LONGEST = 5, 40
 """Cells with their rows that a question shows, and their letters."""
-
-_WORDS = 8
-"""Words of a column that are shown; the file has all."""
 
 
 @click.group()
@@ -60,20 +56,14 @@ def init(file: str, target: str | None, group: str | None, out: Path, overwrite:
     sheet = read_sheet(file)
     proposed = propose(sheet, target, group)
     _write(proposed, out)
-    _print_proposed(proposed, sheet)
+    _print_remarks(proposed, sheet)
     click.echo(f"{out}: proposed from {len(sheet)} rows of {file}. Review it before you share it, then")
     click.echo(f"    dpeer schema check {file} --schema {out}")
 
 
-def _print_proposed(proposed: Proposed, sheet: Sheet | None = None) -> None:
-    target = proposed.target
-    rows = {target.keys["column"]: target, **proposed.columns}
-    cells = [
-        (name, f"target, {found.keys['kind']}" if found is target else found.keys["kind"], _short(found))
-        for name, found in rows.items()
-    ]
-    print_table(filled(plain_table(), dict.fromkeys(("column", "kind", "proposed"), "words"), cells))
-    click.echo("")
+def _print_remarks(proposed: Proposed, sheet: Sheet | None = None) -> None:
+    """Print what people must decide."""
+    rows = {proposed.target.keys["column"]: proposed.target, **proposed.columns}
     remarks: dict[str, list[str]] = {}
     for name, found in rows.items():
         where = "" if sheet is None else _where(found, sheet, name)
@@ -95,19 +85,6 @@ def _where(found: Guess, sheet: Sheet, name: str) -> str:
     return f" ({shown}{', ...' if len(cells) > _STRANGERS else ''})"
 
 
-def _short(found: Guess) -> str:
-    keys = found.keys
-    words = keys.get("classes") or keys.get("values")
-    if words:
-        return ", ".join(words[:_WORDS]) + (f", ... ({len(words)})" if len(words) > _WORDS else "")
-    if "range" in keys:
-        low, high = (f"{end:g}" if isinstance(end, float) else str(end) for end in keys["range"])
-        formats = keys.get("format", [])
-        extra = keys.get("unit") or " or ".join([formats] if isinstance(formats, str) else formats)
-        return f"{low} to {high} {extra}".strip()
-    return f"{', '.join(keys['yes'])} / {', '.join(keys['no'])}" if "yes" in keys else ""
-
-
 @schema.command(short_help="Make one schema of several sites' proposals.")
 @click.argument("files", nargs=-1, required=True, metavar="A.toml B.toml ...")
 @_written
@@ -121,7 +98,7 @@ def merge(files: tuple[str, ...], out: Path, overwrite: bool) -> None:
     _check_free(out, overwrite)
     merged = proposing.merge({file: read_schema(file) for file in files})
     _write(merged, out)
-    _print_proposed(merged)
+    _print_remarks(merged)
     click.echo(f"{out}: of {', '.join(files)}. Review it before you share it, then check each site's table against it")
 
 
