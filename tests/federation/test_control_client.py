@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dpeer.exceptions import ConfigurationError
+from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation.control_client import NoAnswer, NotRunning, ask, held, look
 from dpeer.peer.control import SOCKET, ControlSocket
 
@@ -57,29 +57,6 @@ def test_a_peer_that_holds_its_folder_and_has_no_socket_starts_or_ends(tmp_path:
     assert [one.state for one in look([folder])] == ["does not run"]
 
 
-def test_the_socket_of_a_killed_peer_is_no_running_one(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path / "run", 0)
-    with socket.socket(socket.AF_UNIX) as left:
-        left.bind(str(folder / SOCKET))
-    with pytest.raises(NotRunning) as raised:
-        ask(folder, {"ask": "status"})
-    assert str(raised.value) == f"no peer runs in {str(folder)!r}"
-
-
-def test_a_peer_that_does_not_answer_in_time(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path / "run", 0)
-    with socket.socket(socket.AF_UNIX) as silent:
-        silent.bind(str(folder / SOCKET))
-        silent.listen()
-        with pytest.raises(NoAnswer) as raised:
-            ask(folder, {"ask": "status"}, timeout=0.02)
-    assert str(raised.value) == (
-        f"the peer in {str(folder)!r} has not answered within 0.02 s: see whether its process is stopped, or its host "
-        "overloaded"
-    )
-    assert raised.value.exit_code == 1
-
-
 async def test_a_look_shows_a_peer_that_hangs_beside_those_that_answer(tmp_path: Path) -> None:
     hanging, ended = folder_of(tmp_path / "run", 0), folder_of(tmp_path / "run", 1, status="done")
     with socket.socket(socket.AF_UNIX) as silent:
@@ -92,18 +69,30 @@ async def test_a_look_shows_a_peer_that_hangs_beside_those_that_answer(tmp_path:
     assert found[0].state == "runs, and does not answer within 2 s"
 
 
-def test_a_peer_that_ends_before_it_answers(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("does", "error", "words"),
+    [
+        ("was killed", NotRunning, "no peer runs in {}"),
+        ("ends", NotRunning, "no peer runs in {} any more: it ended before it answered"),
+        ("hangs", NoAnswer, "the peer in {} has not answered within 0.2 s: see whether its process is stopped, or its "
+         "host overloaded"),
+    ],
+)  # fmt: skip
+def test_a_peer_that_does_not_answer(tmp_path: Path, does: str, error: type[DpeerError], words: str) -> None:
     folder = folder_of(tmp_path / "run", 0)
-    with socket.socket(socket.AF_UNIX) as ending, ThreadPoolExecutor() as pool:
-        ending.bind(str(folder / SOCKET))
-        ending.listen()
+    with socket.socket(socket.AF_UNIX) as there, ThreadPoolExecutor() as pool:
+        there.bind(str(folder / SOCKET))
 
         def hear_and_end() -> None:
-            connection, _ = ending.accept()
+            connection, _ = there.accept()
             with connection:
                 connection.recv(100)
 
-        pool.submit(hear_and_end)
-        with pytest.raises(NotRunning) as raised:
-            ask(folder, {"ask": "status"})
-    assert str(raised.value) == f"no peer runs in {str(folder)!r} any more: it ended before it answered"
+        if does != "was killed":
+            there.listen()
+        if does == "ends":
+            pool.submit(hear_and_end)
+        with pytest.raises(error) as raised:
+            ask(folder, {"ask": "status"}, timeout=0.2 if does == "hangs" else 5.0)
+    assert str(raised.value) == words.format(repr(str(folder)))
+    assert type(raised.value) is not NoAnswer or raised.value.exit_code == 1

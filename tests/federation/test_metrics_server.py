@@ -217,14 +217,6 @@ def test_an_address_that_is_taken_or_not_of_this_host_is_refused(serve: Serve) -
         serve(address="192.0.2.1:9100")
 
 
-def test_idle_connections_keep_no_probe_out(serve: Serve) -> None:
-    server = serve()
-    idle = [socket.create_connection(("127.0.0.1", server.address.port), timeout=10) for _ in range(50)]
-    assert get(server, "/healthz")[0] == 200
-    for one in idle:
-        one.close()
-
-
 def test_a_connection_that_says_nothing_is_cut(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_server._Handler, "timeout", 0.1)
     with socket.create_connection(("127.0.0.1", serve().address.port), timeout=10) as idle:
@@ -233,6 +225,7 @@ def test_a_connection_that_says_nothing_is_cut(serve: Serve, monkeypatch: pytest
 
 def test_what_is_no_request_ends_its_own_connection_alone(serve: Serve) -> None:
     server = serve()
+    idle = [socket.create_connection(("127.0.0.1", server.address.port), timeout=10) for _ in range(50)]
     for nonsense in (b"\x00\xff\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET /healthz\r\n", b"\r\n"):
         with socket.create_connection(("127.0.0.1", server.address.port), timeout=10) as there:
             there.sendall(nonsense)
@@ -240,11 +233,12 @@ def test_what_is_no_request_ends_its_own_connection_alone(serve: Serve) -> None:
             while there.recv(4096):
                 pass
     assert get(server, "/healthz")[0] == 200
+    for one in idle:
+        one.close()
 
 
 def test_a_closed_server_answers_no_more() -> None:
     server = MetricsServer(read_serve("0"), Board(lambda: WELL, private=False))
-    assert get(server, "/healthz")[0] == 200
     server.close()
     with pytest.raises(ConnectionRefusedError):
         get(server, "/healthz")

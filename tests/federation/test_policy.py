@@ -327,6 +327,6 @@ def test_the_option_holds_for_all_that_a_command_starts_and_ends_with_it(dpeer: 
     before = os.environ.get(ENVIRONMENT, "")
     quick = ("--size", 2, "--task", "digits", "--local-steps", 1, "--alone", "never", "--policy", "site.toml")
     assert dpeer("cluster", *quick, "--rounds", 2).code == 2
-    assert dpeer("cluster", *quick, "--rounds", 1).code == 0
+    assert dpeer("simulate", *quick, "--rounds", 1).code == 0
     assert "policy" in json.loads(Path("dpeer-run/rank-1/summary.json").read_text())
     assert os.environ.get(ENVIRONMENT, "") == before

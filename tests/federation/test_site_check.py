@@ -93,14 +93,6 @@ def test_a_rank_that_can_start_passes_everywhere_and_nothing_is_written(look: Lo
     assert 0 < forecast["train_seconds"] < 60
 
 
-def test_a_mistake_in_the_settings_is_the_only_finding(look: Look) -> None:
-    found = look("topolgy = 'ring'\n")
-    assert found.forecast is None
-    (only,) = found.findings
-    assert (only.check, only.level) == ("settings", Level.FAIL)
-    assert "did you mean 'topology'?" in only.text
-
-
 def test_a_start_without_a_file_and_without_a_task_warns_first(in_tmp_path: Path) -> None:
     """Fourteen times PASS say nothing of a federation whose file lies in another folder."""
     findings = Findings()
@@ -136,12 +128,6 @@ def test_a_secret_that_others_can_read_fails_and_a_mounted_one_warns(
     assert "chmod 600" in text
     monkeypatch.setattr(keys, "_accepted", lambda path: "mode 0644 is accepted, as of a mounted secret")
     assert look(lines).bad["key"] == (Level.WARN, "mode 0644 is accepted, as of a mounted secret")
-
-
-def test_insecure_warns(look: Look) -> None:
-    level, text = look("insecure = true\n").bad["key"]
-    assert level is Level.WARN
-    assert text.startswith("--insecure")
 
 
 @dataclass
@@ -185,13 +171,6 @@ def patched(target: Any, name: str, value: Any) -> Callable[[Path], AbstractCont
             yield
 
     return around
-
-
-@contextmanager
-def taken(folder: Path) -> Iterator[None]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        (folder / "port").write_text(str(server.getsockname()[1]))
-        yield
 
 
 def refuse(names: Any) -> None:
@@ -242,6 +221,8 @@ def without_temporary_folder(folder: Path) -> Iterator[None]:
 
 CASES = {
     "a rank that is none": Case("settings", Level.FAIL, "rank 7 does not exist", asked={"rank": "7"}),
+    "a setting that does not exist": Case("settings", Level.FAIL, "did you mean 'topology'?", "topolgy = 'ring'\n"),
+    "no keys": Case("key", Level.WARN, "--insecure, without keys", "insecure = true\n"),
     "operators of a run without a name": Case(
         "settings", Level.FAIL, "give the run a name of its own", flags={"operators": ["ab" * 32]}),
     "an earlier run": Case("output", Level.FAIL, "holds an earlier run", around=earlier_run),
@@ -304,6 +285,7 @@ def test_a_check_finds_what_is_wrong_and_no_other_does(look: Look, in_tmp_path: 
         found = look(case.lines, case.flags, **(case.asked or {}))
     assert {name: level for name, (level, _) in found.bad.items()} == {case.check: case.level}
     assert case.words in found.bad[case.check][1]
+    assert case.check != "settings" or (len(found.findings), found.forecast) == (1, None), "nothing else is looked at"
 
 
 def test_a_disk_that_counts_no_files_has_room_for_them(look: Look, in_tmp_path: Path) -> None:
