@@ -23,7 +23,7 @@ DOCUMENTS = Path(__file__).parents[2] / "docs"
 
 def _run(out: Path, **settings: Any) -> Path:
     """Rank 0's folder of a run of three peers, which was simulated and lies here as a peer leaves it."""
-    run(Settings(size=3, rounds=2, local_steps=2, alone="never", out=out, **settings))
+    run(Settings(**{"size": 3, "rounds": 2, "local_steps": 2, "alone": "never", "out": out} | settings))
     (out / "disagreement.jsonl").unlink(missing_ok=True)
     return out / "rank-0"
 
@@ -210,6 +210,14 @@ def test_a_summary_that_lacks_or_contradicts_is_refused(folder: Any, values: dic
     rank = folder()
     change(rank / "summary.json", **values)
     with refused(ConfigurationError, "summary.json", what):
+        read(rank)
+
+
+def test_receivers_are_those_of_all_rounds_by_a_graph_that_is_the_runs(task: str, in_tmp_path: Path) -> None:
+    rank = _run(in_tmp_path / "run", task=task, topology="one-peer-exponential", size=4, rounds=3)
+    assert (read(rank).receivers, read(rank).releases) == ((1, 2), 3)
+    settings_of(rank, topology="ring")
+    with refused(ConfigurationError, "'ring' is another graph than that of the run"):
         read(rank)
 
 

@@ -61,19 +61,22 @@ def regression(rank, size, seed):
 """
 
 
+def two_peers(
+    out: str, drive: Callable[[Runner], None] = drive_by_signals, view: Any = None, *, resume: bool = False,
+    **values: Any,
+) -> Path:  # fmt: skip
+    """Run two peers of the small task in this process; returns the run's folder."""
+    made = Settings(out=Path(out).absolute(), **{"size": 2, "task": "mine.py:task", "batch_size": 8} | values)
+    simulate(made, drive=drive, open_view=lambda: view or View(), resume=resume)
+    return made.out
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Run two peers of the small task in this process; returns the run's folder."""
+    """Runs of four rounds without a comparison, unless said otherwise."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(TASK)
-
-    def ran(out: str, drive: Callable[[Runner], None] = drive_by_signals, view: Any = None, **values: Any) -> Path:
-        settings = {"size": 2, "task": "mine.py:task", "rounds": 4, "batch_size": 8, "alone": "never"} | values
-        made = Settings(out=tmp_path / out, **settings)
-        simulate(made, drive=drive, open_view=lambda: view or View())
-        return tmp_path / out
-
-    return ran
+    Path("mine.py").write_text(TASK)
+    return lambda *how, **values: two_peers(*how, **{"rounds": 4, "alone": "never"} | values)
 
 
 def summary(folder: Path) -> dict[str, Any]:
@@ -98,7 +101,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("left")
     (folder / "mine.py").write_text(TASK)
     with contextlib.chdir(folder):
-        simulate(Settings(out=Path("run"), size=2, task="mine.py:task", rounds=1, batch_size=8, alone="never"))
+        two_peers("run", rounds=1, alone="never")
     return folder
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,9 @@ from dpeer.federation.config import resolve
 from dpeer.federation.settings import Settings
 from dpeer.results.effect import closing_lines
 from dpeer.simulation import simulation
-from dpeer.simulation.run import simulate
 from tests.error_texts import refused
 
-from .test_after_run import TASK, summary, told
+from .test_after_run import TASK, summary, told, two_peers
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -57,14 +57,8 @@ Run = Callable[..., Path]
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run two peers of the small task in this process; returns the run's folder."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(OWN)
-
-    def ran(out: str, *, resume: bool = False, **values: Any) -> Path:
-        settings = {"size": 2, "task": "mine.py:task", "rounds": 3, "batch_size": 8} | values
-        simulate(Settings(out=tmp_path / out, **settings), resume=resume)
-        return tmp_path / out
-
-    return ran
+    Path("mine.py").write_text(OWN)
+    return partial(two_peers, rounds=3)
 
 
 def card(folder: Path) -> dict[str, Any]:
