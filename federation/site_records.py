@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,6 @@ from dpeer.results.summaries import PeerSummary
 from dpeer.sections import names
 from dpeer.topology.settings import GraphSettings, build_graph
 from dpeer.training.state.file_names import REST
-
-_LATEST = 253_402_300_800
-"""The end of the year 9999 (Unix seconds), up to which a time can be shown."""
 
 Tensors = Mapping[str, tuple[int, ...]]
 """Shapes by name."""
@@ -96,26 +94,30 @@ def read(folder: Path) -> SiteRecords:
     lacking = [name for name, count in counts.items() if count is None] + ["settings"] * (not summary.settings)
     if lacking:
         raise _damaged(folder, f"{SUMMARY}, which lacks {', '.join(lacking)},")
-    protects = {"none": False, "client": bool(counts["body_parameters"]), "sample": True}
-    if protects.get(str(summary.settings.get("privacy"))) != (summary.privacy is not None):
-        raise _damaged(folder, f"{SUMMARY}, whose level and cost of privacy contradict each other,")
-    rank = content["rank"]
-    log, card = _log(folder), read_object(folder / CARD)
+    card, log = read_object(folder / CARD), _log(folder)
     if not card:
         raise _damaged(folder, CARD)
     events = {line.get("event"): line for line in log}
     if (folder.resolve().parent / DISAGREEMENT).exists() and "listening" not in events:
         raise ConfigurationError(f"--site {str(folder)!r}: nothing leaves a peer of dpeer simulate: name one of a run")
-    times = [time for line in log if (time := number(line.get("time"))) is not None and 0 <= time < _LATEST]
-    if not times:
+    if not (times := [time for line in log if (time := number(line.get("time"))) is not None]):
         raise _damaged(folder, LOG)
     sent = _sent(folder, counts["completed_rounds"])
     if sum(sent) != counts["bytes_sent"]:
         raise _damaged(folder, f"{SUMMARY} or {METRICS}, which disagree on the bytes sent,")
-    state, learner = _checkpoint(folder)
-    members, frames = _members(folder), [len(memoryview(one)) for one in state.released or ()]
+    learner = dict[str, Any]()
+    with _whole(folder, checkpoint.FOLDER):
+        found = checkpoint.latest(folder / checkpoint.FOLDER) or folder / checkpoint.FOLDER
+        state = checkpoint.read(found, lambda part: learner.update(read_object(part / REST)))
+    with _whole(folder, "members.json"):
+        members, _ = read_lists(folder)
+    spent, charged = summary.privacy or {}, None
+    if spent.get("steps") or spent.get("releases"):
+        with _whole(folder, "privacy/ledger.jsonl"):
+            charged = ledger.read(folder / ledger.FOLDER / ledger.LEDGER)
+    frames = [len(memoryview(one)) for one in state.released or ()]
     return SiteRecords(
-        rank=rank,
+        rank=content["rank"],
         summary=summary,
         content=content,
         **counts,
@@ -127,9 +129,9 @@ def read(folder: Path) -> SiteRecords:
         stayed=_tensors(learner["head"]),
         body_bytes=sum(frames),
         value_bytes=sum(frames[1:]),
-        receivers=state.receivers if members else _planned(folder, summary, rank, state),
+        receivers=state.receivers if members else _planned(folder, content["rank"], summary, state),
         members=members,
-        charged=_ledger(folder, summary),
+        charged=charged,
         began=min(times),
         ended=max(times),
         local_socket=str(events.get("listening", {}).get("address", "")).startswith("ipc:"),
@@ -145,6 +147,15 @@ def _damaged(folder: Path, what: str) -> ConfigurationError:
         f"--site {str(folder)!r}: {what} is missing or damaged, and the page is made of complete records alone: put "
         "back a copy"
     )
+
+
+@contextmanager
+def _whole(folder: Path, what: str) -> Iterator[None]:
+    """Context in which a record is read."""
+    try:
+        yield
+    except (OSError, ValueError, CheckpointError, MemberListError) as error:
+        raise _damaged(folder, what) from error
 
 
 def _summary(folder: Path) -> dict[str, Any]:
@@ -167,10 +178,8 @@ def _summary(folder: Path) -> dict[str, Any]:
 
 
 def _log(folder: Path) -> list[dict[str, Any]]:
-    try:
+    with _whole(folder, LOG):
         lines = (folder / LOG).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        raise _damaged(folder, LOG) from error
     return [entry for line in lines if (entry := parse(line)) is not None]
 
 
@@ -183,42 +192,11 @@ def _sent(folder: Path, completed: int) -> list[int]:
     return [one or 0 for one in sent]
 
 
-def _checkpoint(folder: Path) -> tuple[checkpoint.State, Mapping[str, Any]]:
-    """Of the last completed round: the peer's part and the learner's."""
-    found, learner = checkpoint.latest(folder / checkpoint.FOLDER), dict[str, Any]()
-    if found is None:
-        raise _damaged(folder, checkpoint.FOLDER)
-    try:
-        state = checkpoint.read(found, lambda part: learner.update(read_object(part / REST)))
-    except CheckpointError as error:
-        raise _damaged(folder, checkpoint.FOLDER) from error
-    return state, learner
-
-
-def _members(folder: Path) -> MemberList | None:
-    try:
-        return read_lists(folder)[0]
-    except MemberListError as error:
-        raise _damaged(folder, "members.json") from error
-
-
-def _ledger(folder: Path, summary: PeerSummary) -> ledger.Record | None:
-    spent = summary.privacy or {}
-    if not spent.get("steps") and not spent.get("releases"):
-        return None
-    try:
-        return ledger.read(folder / ledger.FOLDER / ledger.LEDGER)
-    except (OSError, CheckpointError) as error:
-        raise _damaged(folder, "privacy/ledger.jsonl") from error
-
-
-def _planned(folder: Path, summary: PeerSummary, rank: int, state: checkpoint.State) -> tuple[int, ...]:
+def _planned(folder: Path, rank: int, summary: PeerSummary, state: checkpoint.State) -> tuple[int, ...]:
     """The receivers of all completed rounds, from the graph."""
     asked = {name: summary.settings[name] for name in names(GraphSettings) if name in summary.settings}
-    try:
+    with _whole(folder, SUMMARY):
         settings = GraphSettings.model_validate(asked)
-    except ValueError as error:
-        raise _damaged(folder, SUMMARY) from error
     check_graph(settings.topology)
     graph = build_graph(settings)
     if graph.digest != state.fingerprint.get("edges"):
