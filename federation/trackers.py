@@ -177,13 +177,8 @@ def _is_number(value: object) -> bool:
 class Tracking:
     """The trackers of one peer: each has a thread, so that no round waits for one that is slow or down.
 
-    Args:
-        names: Which.
-        out: The rank's folder.
-        settings: The peer's settings, of which `SHOWN` are shown.
-        log: The peer's log.
-        protects: Whether the peer protects its data.
-        resume: Whether it goes on with an earlier process's run.
+    Of the peer's settings `SHOWN` are shown. `protects` says whether it protects its data, `resume` whether it goes on
+    with an earlier process's run.
     """
 
     def __init__(

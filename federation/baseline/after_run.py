@@ -72,11 +72,7 @@ def has_shared_rows(folder: Path) -> bool:
 
 
 def check_may_give_away(folder: Path, file: Path) -> None:
-    """Refuse before a comparison is made for it what cannot be given away.
-
-    Args:
-        folder: A rank's folder.
-        file: Where it is to be written.
+    """Refuse before a comparison is made for it what cannot be given away, or not into this file.
 
     Raises:
         ConfigurationError: The run is private, or its peers may have the same rows.

@@ -42,13 +42,8 @@ def keep_one(
 ) -> tuple[Entries, Entries]:
     """Choose the model to keep; one other than the federated one is written in its place, with its card.
 
-    Args:
-        folder: The rank's folder.
-        summary: Its summary so far.
-        federated: Opens the federated model.
-        validation_loss: What validation data have chosen its round by; None if they have not.
-        baseline: The local-only model, trained to its end.
-        facts: The entries of the summary on the run, besides its results.
+    Validation data have chosen the federated one's round by `validation_loss`; None if they have not. The baseline is
+    trained to its end.
 
     Returns:
         Entries of `worth`, and of the summary.
@@ -210,15 +205,9 @@ def _compared(
 
 
 def _compared_with(beside: BaselineTraining, measure: str, joined: Sequence[float]) -> dict[str, Any]:
-    """The part of an entry `worth` that is about the baseline.
+    """The part of an entry `worth` that is about the baseline, which is trained as far as it will be.
 
-    Args:
-        beside: The baseline, trained as far as it will be.
-        measure: accuracy or test_loss.
-        joined: The kept model's figure of each row.
-
-    Raises:
-        TaskError: The task's model, loss, metrics or data raised.
+    `joined` is the kept model's figure of each row, by `measure` (accuracy or test_loss).
     """
     baseline = beside.baseline
     if baseline is None or beside.why == NOTHING_RECEIVED:

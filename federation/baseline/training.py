@@ -39,14 +39,8 @@ _TRIED = 0.5
 class AllOrNone:
     """Whether the peers of a process train their baselines: the first of them that has an estimate decides for all.
 
-    Args:
-        peers: How many the process has.
-        threads: How many of them train at a time.
-        decided: Whether an interrupted process has decided, which holds.
-        why: Why it has decided for none; None if it has for all.
-
-    Attributes:
-        why: Why none is trained; None if all are, or while nothing is decided.
+    So many `threads` of them train at a time. What an interrupted process has `decided` holds. `why` is why none is
+    trained; None if all are, or while nothing is decided.
     """
 
     def __init__(self, peers: int = 1, threads: int = 1, *, decided: bool = False, why: str | None = None) -> None:
@@ -86,13 +80,9 @@ class BaselineTraining:
 
     Args:
         baseline: What is trained; None where no copy of the model can be made.
-        why: Why not.
+        why: The reason for no comparison; None if all is well so far.
         limit: Decides for all peers of this process whether they have the time; None for any time.
         folder: Where the state is kept until all is trained; what is there goes on. None to keep none.
-
-    Attributes:
-        baseline: See above.
-        why: The reason for no comparison; None if all is well so far.
     """
 
     def __init__(
@@ -111,9 +101,8 @@ class BaselineTraining:
     def end(self, rounds: int | None = None, *, finished: bool = True) -> None:
         """Note that the peer's rounds are over: what is trained from now on makes it end later.
 
-        Args:
-            rounds: How many they were, if a member list may have changed those that were planned.
-            finished: Whether the peer's own model is finished at home; that of a peer that leaves is not.
+        `rounds` is how many they were, if a member list may have changed those that were planned; `finished`, whether
+        the peer's own model is finished at home, as that of a peer that leaves is not.
         """
         if self._ended is None:
             self._ended = time.monotonic()
@@ -121,12 +110,7 @@ class BaselineTraining:
             self.baseline.plan(rounds, finish=finished)
 
     def finish(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
-        """After the last round: train if the time allows it; else `why` has the reason, and it can be trained later.
-
-        Args:
-            stopped: Whether to give up.
-            tell: Gets a line before it takes long.
-        """
+        """After the last round: train if the time allows it; else `why` has the reason, and it can be trained later."""
         self.end()
         self._take_up()
         if self.baseline is None or self.why is not None:
@@ -216,16 +200,10 @@ def baseline_training(
     resume: bool = False,
     process: AllOrNone | None = None,
 ) -> BaselineTraining | None:
-    """The baseline that is trained after a peer's rounds, as its settings have it.
+    """The baseline that is trained after a peer's rounds, as its settings have it, of what `copy_for_baseline` gave.
 
-    Args:
-        config: The peer's.
-        copied: What `copy_for_baseline` gave.
-        learner: The peer's own.
-        keep: Which model is kept.
-        folder: The rank's folder.
-        resume: Whether the peer goes on with an earlier run, and so with what that has saved.
-        process: What decides for all peers of this process; None for a peer in a process of its own.
+    A peer that resumes goes on with what its earlier run has saved in the rank's folder. `process` decides for all
+    peers of this process; None for a peer in a process of its own.
     """
     if copied is None or not resume:
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
