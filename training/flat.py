@@ -48,9 +48,7 @@ class Flat:
         self._data = new_vector(self.count, device) if data is None else data
         self._grad = new_vector(self.count, device) if grad is None else grad
         self.layout: list[tuple[str, torch.nn.Parameter, slice]] = []
-        self._parameters = [parameter for _, parameter in named]
         self._views: list[tuple[Tensor, Tensor]] = []
-        self._entries: list[dict[str, Any]] = []
         offset = 0
         for name, parameter in named:
             here = slice(offset, offset + parameter.numel())
@@ -58,7 +56,6 @@ class Flat:
             self._views.append((self.data[here].view(parameter.shape), self.grad[here].view(parameter.shape)))
             parameter.data, parameter.grad = self._views[-1]
             self.layout.append((name, parameter, here))
-            self._entries.append({"name": name, "shape": list(parameter.shape), "offset": offset})
             offset = here.stop
 
     @property
@@ -83,7 +80,7 @@ class Flat:
 
     def requires_grad(self, wanted: bool) -> None:
         """Have autograd compute these parameters' gradients, or leave them out and save that work."""
-        for parameter in self._parameters:
+        for _, parameter, _ in self.layout:
             parameter.requires_grad_(wanted)
 
     def reattach(self) -> None:
@@ -92,7 +89,7 @@ class Flat:
         Assigning ``weight.data`` (a max-norm constraint in forward, say) or dropping ``.grad`` (zero_grad) would leave
         the vectors behind, and with them training, sending and mixing. The new values are kept.
         """
-        for parameter, (data, grad) in zip(self._parameters, self._views, strict=True):
+        for (_, parameter, _), (data, grad) in zip(self.layout, self._views, strict=True):
             if parameter.data_ptr() != data.data_ptr():
                 data.copy_(parameter.data)
                 parameter.data = data
@@ -107,11 +104,8 @@ class Flat:
     @property
     def manifest(self) -> dict[str, Any]:
         """The content of the vector, in plain JSON values; offsets count elements."""
-        return {
-            "dtype": "float32",
-            "count": self.count,
-            "parameters": [{**entry, "shape": [*entry["shape"]]} for entry in self._entries],
-        }
+        entries = [{"name": name, "shape": [*one.shape], "offset": here.start} for name, one, here in self.layout]
+        return {"dtype": "float32", "count": self.count, "parameters": entries}
 
 
 class Tracker(int):

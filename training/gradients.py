@@ -9,9 +9,9 @@ many: privacy at sample level pays for each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import wraps
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,23 +26,10 @@ Gradient = Callable[[Any, Flat, Batch], Tensor]
 _TINY = 1e-12  # as in the published code: a gradient whose norm underflows must not be blown up, a zero one not be NaN
 
 
-class Stepping(Protocol):
-    """What the rules here ask of a trainer."""
-
-    @property
-    def ascent(self) -> Ascent:
-        """Along which gradient SAM climbs."""
-
-    def gradient(self, part: Flat, batch: Batch) -> Tensor:
-        """See `Trainer.gradient`."""
-
-    def repeating(self) -> Callable[[], AbstractContextManager[None]]:
-        """See `Trainer.repeating`."""
-
-
-def plain(peer: Stepping, part: Flat, batch: Batch) -> Tensor:
+def plain(peer: Any, part: Flat, batch: Batch) -> Tensor:
     """The gradient of the task's loss."""
-    return peer.gradient(part, batch)
+    loss: Tensor = peer.gradient(part, batch)
+    return loss
 
 
 def sam(rho: float, gradient: Gradient = plain) -> Gradient:
@@ -61,7 +48,7 @@ def sam(rho: float, gradient: Gradient = plain) -> Gradient:
     kept: Tensor | None = None
     before: tuple[Flat, Tensor] | None = None
 
-    def perturbed(peer: Stepping, part: Flat, batch: Batch) -> Tensor:
+    def perturbed(peer: Any, part: Flat, batch: Batch) -> Tensor:
         nonlocal kept, before
         if kept is None or kept.shape != part.data.shape:
             kept = torch.empty_like(part.data)
@@ -128,7 +115,7 @@ def proximal(strength: float, towards: Tensor, gradient: Gradient = plain) -> Gr
     """
 
     @wraps(gradient)  # with what it says of its looks
-    def pulled(peer: Stepping, part: Flat, batch: Batch) -> Tensor:
+    def pulled(peer: Any, part: Flat, batch: Batch) -> Tensor:
         loss = gradient(peer, part, batch)
         part.grad.add_(part.data - towards, alpha=strength)
         return loss
