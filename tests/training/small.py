@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset, TensorDataset
 
-from dpeer.training import Task, TorchLearner
+from dpeer.training import Algorithm, Task, TorchLearner, Trainer
 from dpeer.training.mixing.gossip import Gossip
 from dpeer.training.mixing.weighted_sum import all_finite
 from dpeer.training.payload import Payload
@@ -66,6 +66,15 @@ class RunningMean(nn.Module):
         self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
         out: Tensor = self.out(x - self.mean)
         return out
+
+
+class BodyOnly(Algorithm):
+    """Trains the body for an epoch, and shares it."""
+
+    shares = "body"
+
+    def train(self, peer: Trainer) -> None:
+        peer.fit(peer.body, epochs=1, lr=0.1)
 
 
 def small_task(rank: int = 0, *, dropout: float = 0.0, samples: int = 50, **changes: Any) -> Task:

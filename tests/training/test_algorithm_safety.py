@@ -20,21 +20,14 @@ from dpeer.training import (
     build_learner,
     make_options,
 )
-from tests.training.small import mix, small_task
+from tests.training.small import BodyOnly, mix, small_task
 
 H = Hyperparameters(body_epochs=1, batch_size=16)
 
 
-class Plain(Algorithm):
-    shares = "body"
-
-    def train(self, peer: Any) -> None:
-        peer.fit(peer.body, epochs=1, lr=0.1)
-
-
 @pytest.mark.parametrize("thing", [{"a": 1}, {1}, 2**64, float("nan"), [len], Path("a")])
 def test_shared_values_that_cannot_be_compared_are_refused(thing: Any) -> None:
-    class Strange(Plain):
+    class Strange(BodyOnly):
         @dataclass(frozen=True)
         class Options:
             thing: Any = field(default_factory=lambda: thing)
@@ -48,7 +41,7 @@ def test_whatever_fails_is_one_error_that_names_the_method(method: str) -> None:
     def fail(self: Any, *arguments: Any) -> Any:
         raise SystemExit("bye") if method == "extras" else ZeroDivisionError("oh")
 
-    Broken = type("Broken", (Plain,), {method: fail})
+    Broken = type("Broken", (BodyOnly,), {method: fail})
 
     def use() -> None:
         one = learner(small_task(), Broken)
@@ -70,7 +63,7 @@ def learner(task: Task, algorithm: type[Algorithm]) -> TorchLearner:
     return build_learner(task, algorithm, H, rank=0, seed=0)
 
 
-class Drawing(Plain):
+class Drawing(BodyOnly):
     def __init__(self, options: Any = None) -> None:
         super().__init__(options)
         self.drawn = [random.random()]

@@ -11,14 +11,14 @@ import torch
 from torch import nn
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, DpeerError
-from dpeer.training import Algorithm, Hyperparameters, build_learner, find_algorithm, make_options
+from dpeer.training import Hyperparameters, build_learner, find_algorithm, make_options
 from dpeer.training.algorithms.fedadamw import FedAdamW
 from dpeer.training.algorithms.fedrod import FedRoD
 from dpeer.training.codecs import new_codec
 from dpeer.training.flat import Extras
 from dpeer.training.gradients import looks
 from tests.error_texts import refused
-from tests.training.small import small_task
+from tests.training.small import BodyOnly, small_task
 
 MINE = """
 from dataclasses import dataclass
@@ -69,16 +69,7 @@ def test_what_is_no_algorithm_is_refused(name: str, fragment: str, tmp_path: Pat
         find_algorithm(f"{tmp_path}/mine.py:{name}")
 
 
-class Plain(Algorithm):
-    """Trains the body."""
-
-    shares = "body"
-
-    def train(self, peer: Any) -> None:
-        peer.fit(peer.body, epochs=1, lr=0.1)
-
-
-class Registry(Plain):
+class Registry(BodyOnly):
     """Forgets to call its base."""
 
     def __init_subclass__(cls, **arguments: Any) -> None:
@@ -119,13 +110,13 @@ def test_what_an_algorithm_must_not_state(attributes: dict[str, Any], fragment: 
     task = small_task()
     task.model.fixed = nn.Parameter(torch.ones(2), requires_grad=False)
     with refused(AlgorithmError, "algorithm ", fragment):
-        one = build_learner(task, type("Own", (Plain,), attributes), Hyperparameters(body_epochs=1), rank=0, seed=0)
+        one = build_learner(task, type("Own", (BodyOnly,), attributes), Hyperparameters(body_epochs=1), rank=0, seed=0)
         one.train(0)
         one.evaluate()
         one.save(tmp_path)
 
 
-class Needy(Plain):
+class Needy(BodyOnly):
     """Needs an option, and refuses one value of another."""
 
     @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from dpeer.privacy.accounting import total_epsilon
 from dpeer.privacy.guarantee import Phase
 from dpeer.training import Algorithm, Task, Trainer
 from dpeer.training.split import Split
+from tests.error_texts import refused
 from tests.training.dp_learners import sample_terms, sampled
-from tests.training.small import mix, small_task
+from tests.training.small import BodyOnly, mix, small_task
 
 ALMOST_NONE = 1e-9
 """A noise multiplier with which steps are what they are without noise, but for the rounding to its grid."""
@@ -174,16 +175,16 @@ def test_a_head_that_is_trained_without_noise_feeds_no_body_any_more(tmp_path: P
 
 
 class Twice(Algorithm):
-    """Takes two gradients on a batch, and states that."""
+    """Takes two gradients on a batch, and states that if it is honest."""
 
-    shares = "body"
+    shares, looks = "body", 2
 
     def train(self, peer: Any) -> None:
         def rule(peer: Any, part: Any, batch: Any) -> Any:
             peer.gradient(part, batch)
             return peer.gradient(part, batch)
 
-        rule.looks = 2
+        rule.looks = self.looks
         peer.fit(peer.body, epochs=1, lr=0.1, gradient=rule)
 
 
@@ -192,6 +193,8 @@ def test_an_own_rule_that_states_two_gradients_is_charged_for_two(tmp_path: Path
     assert [(phase.part, phase.steps, phase.looks) for phase in honest.session.guarantee.phases] == [("body", 1, 2)]
     honest.train(0)
     assert honest.session.ledger.charges == (Charge(1.0, 4.0 / 2**0.5, 1),)
+    with refused(AlgorithmError, "this one is not charged", "`looks`"):
+        sampled(small_task(), tmp_path / "d", type("Greedy", (Twice,), {"looks": 1}), rate=1.0).train(0)
 
 
 class Weighing(Algorithm):
@@ -274,16 +277,14 @@ def test_one_kind_of_step_beyond_its_plan_leaves_less_for_the_other(tmp_path: Pa
     assert session.ledger.steps - dear < 10 * session.rounds, "fewer than were planned"
 
 
-class Counting(Algorithm):
+class Counting(BodyOnly):
     """Sends a value beside the body, which each round changes."""
-
-    shares = "body"
 
     def extras(self, split: Split) -> Mapping[str, int]:
         return {"rounds": 1}
 
     def train(self, peer: Trainer) -> None:
-        peer.fit(peer.body, epochs=1, lr=0.1)
+        super().train(peer)
         peer.extras["rounds"] += 1.0
 
 

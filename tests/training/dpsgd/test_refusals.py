@@ -12,9 +12,9 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pack_sequence
 from torch.utils.data import TensorDataset
 
-from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
+from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy.mechanism import ClippedSum
-from dpeer.training import Algorithm, build_learner
+from dpeer.training import build_learner
 from dpeer.training.device import Compute
 from dpeer.training.dpsgd.gradient import PrivateGradient
 from tests.error_texts import refused
@@ -78,19 +78,6 @@ def test_a_loss_of_which_the_batch_is_a_part(tmp_path: Path) -> None:
         sampled(small_task(), tmp_path / "groups", groups=np.zeros(49))
 
 
-class Twice(Algorithm):
-    """Takes two gradients where it has said one."""
-
-    shares = "body"
-
-    def train(self, peer: Any) -> None:
-        def rule(peer: Any, part: Any, batch: Any) -> Any:
-            peer.gradient(part, batch)
-            return peer.gradient(part, batch)
-
-        peer.fit(peer.body, epochs=1, lr=0.1, gradient=rule)
-
-
 def best(folder: Path) -> None:
     task = small_task()
     task.validation = task.test
@@ -115,8 +102,3 @@ def halves(folder: Path) -> None:
 def test_settings_that_cannot_be(call: Callable[[Path], object], fragment: str, tmp_path: Path) -> None:
     with refused(ConfigurationError, fragment):
         call(tmp_path)
-
-
-def test_a_gradient_that_is_not_charged(tmp_path: Path) -> None:
-    with refused(AlgorithmError, "this one is not charged", "`looks`"):
-        sampled(small_task(), tmp_path, Twice, rate=1.0).train(0)
