@@ -25,10 +25,11 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
 from scipy.special import erfcx, log_ndtr, ndtri
 
 from dpeer.exceptions import ConfigurationError
@@ -55,7 +56,7 @@ _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e9
 """Between which noise is looked for."""
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, order=True, config=ConfigDict(strict=True, allow_inf_nan=False))
 class Charge:
     """Steps of the Poisson-subsampled Gaussian mechanism with one sampling rate and one noise multiplier.
 
@@ -64,24 +65,12 @@ class Charge:
     client level is a step with sampling rate 1, and s / S, the noise over the sensitivity, as its noise multiplier.
 
     Raises:
-        ConfigurationError: A value is out of its range.
+        pydantic.ValidationError: A value is out of its range.
     """
 
-    sampling_rate: float
-    noise_multiplier: float
-    steps: int
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.sampling_rate <= 1.0:
-            raise ConfigurationError(
-                f"sampling rate {self.sampling_rate:g}: choose one above 0 and at most 1, for example 0.05"
-            )
-        if not (self.noise_multiplier > 0.0 and math.isfinite(self.noise_multiplier)):
-            raise ConfigurationError(
-                f"noise multiplier {self.noise_multiplier:g}: choose a number above 0, for example 1.0"
-            )
-        if not isinstance(self.steps, int) or self.steps < 0:
-            raise ConfigurationError(f"steps {self.steps}: choose a whole number, 0 or more")
+    sampling_rate: float = Field(gt=0, le=1)
+    noise_multiplier: float = Field(gt=0)
+    steps: int = Field(ge=0)
 
 
 def merged(charges: Iterable[Charge]) -> tuple[Charge, ...]:

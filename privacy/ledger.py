@@ -256,12 +256,12 @@ def read(path: Path) -> Record:
         CheckpointError: It is damaged.
     """
     try:
-        lines = [json.loads(line) for line in path.read_bytes().rpartition(b"\n")[0].splitlines()]
+        lines = path.read_bytes().rpartition(b"\n")[0].splitlines()
         if not lines:
             return Record()
-        first = lines[0]
+        first = json.loads(lines[0])
         run = Record(
-            dict(first["mechanism"]), first["noise"], first["data"], [*map(_CHARGED.validate_python, lines[1:])]
+            dict(first["mechanism"]), first["noise"], first["data"], [*map(_CHARGED.validate_json, lines[1:])]
         )
         if len({line.charge is None and not line.ended for line in run.lines}) > 1:
             raise ValueError("some of its lines charge steps and some do not")

@@ -3,8 +3,8 @@
 import math
 
 import pytest
+from pydantic import ValidationError
 
-from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import Charge, Guarantee, SampleGuarantee
 from dpeer.privacy.guarantee import check_delta, default_delta, phases_of
 
@@ -18,11 +18,11 @@ def test_a_release_has_twice_the_clip_norm_as_its_sensitivity() -> None:
     assert neighbor.words == "one peer's whole data set, against a neighbor, replace-one"
 
 
-def test_a_release_that_was_never_made_costs_nothing_and_fewer_than_none_are_refused() -> None:
-    guarantee = Guarantee(5.0, 1.0, 1e-5)
-    assert guarantee.epsilon(0) == 0.0
-    with pytest.raises(ConfigurationError):
-        guarantee.charges(-1)
+def test_a_release_that_was_never_made_costs_nothing_and_no_other_is_free() -> None:
+    assert Guarantee(5.0, 1.0, 1e-5).epsilon(0) == 0.0
+    for wrong in ((0.0, 1.0, 1), (1.5, 1.0, 1), (0.1, 0.0, 1), (0.1, math.inf, 1), (0.1, 1.0, -1), (0.1, 1.0, 0.5)):
+        with pytest.raises(ValidationError):
+            Charge(*wrong)
 
 
 def test_delta_follows_from_the_number_of_peers() -> None:
