@@ -260,9 +260,7 @@ def read(path: Path) -> Record:
         if not lines:
             return Record()
         first = json.loads(lines[0])
-        run = Record(
-            dict(first["mechanism"]), first["noise"], first["data"], [*map(_CHARGED.validate_json, lines[1:])]
-        )
+        run = Record(dict(first["mechanism"]), first["noise"], first["data"], [*map(_CHARGED.validate_json, lines[1:])])
         if len({line.charge is None and not line.ended for line in run.lines}) > 1:
             raise ValueError("some of its lines charge steps and some do not")
         return run

@@ -169,11 +169,7 @@ class AdamW:
     def second(self) -> Tensor:
         """The mean of squared gradients without the noise, as `Knowledge.second` takes it, shape (count,).
 
-        It is not clamped, so that means over many values and peers have no bias: single ones may be below zero.
-
-        Raises:
-            ValueError: No step has been taken.
+        It is not clamped, so that means over many values and peers have no bias: single ones may be below zero. To be
+        asked for after a step.
         """
-        if not self.steps:
-            raise ValueError("no step has been taken, so that nothing is known of the gradients")
         return self._squares.div(self._share).sub_(self._known.noise)

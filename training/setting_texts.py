@@ -99,9 +99,6 @@ def factor(schedule: str, number: int, *, decay: float, rounds: int) -> float:
         number: The round t, from 0.
         decay: `lr_decay`.
         rounds: How many rounds are planned.
-
-    Raises:
-        ValueError: No such schedule is known.
     """
     schedule, _, grows = schedule.partition("+warmup:")
     kind, _, every = schedule.partition(":")
@@ -109,10 +106,8 @@ def factor(schedule: str, number: int, *, decay: float, rounds: int) -> float:
         found = decay**number
     elif kind == "cosine":
         found = (1 + math.cos(math.pi * number / rounds)) / 2
-    elif kind == "step":
-        found = decay ** (number // int(every))
     else:
-        raise ValueError(f"no schedule {schedule!r}: exponential, cosine or step:N")
+        found = decay ** (number // int(every))
     warmup = int(grows or 0)
     return found * (number + 1) / (warmup + 1) if number < warmup else found
 

@@ -112,8 +112,3 @@ def test_noise_is_taken_out_of_the_second_moment(begun: bool) -> None:
         found[message] = float(ours.second.mean())
     assert found[noise] == pytest.approx(true, rel=0.05)
     assert found[0.0] - true == pytest.approx(noise, rel=0.05)
-
-
-def test_before_the_first_step_nothing_is_known() -> None:
-    with pytest.raises(ValueError):  # noqa: PT011
-        _ = AdamW(flat(2), 0.9, 0.0).second

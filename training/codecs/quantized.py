@@ -33,17 +33,11 @@ from dpeer.training.payload import Payload
 
 
 class Quantized(Codec):
-    """Sends changes from the common start in `bits` bits a value.
-
-    Raises:
-        ValueError: Another number of bits.
-    """
+    """Sends changes from the common start in `bits` bits a value: 4, 8 or 16."""
 
     error_feedback = True
 
     def __init__(self, start: Tensor, rank: int, bits: int) -> None:
-        if bits not in (4, 8, 16):
-            raise ValueError(f"{bits} bits: values can be quantized to 4, 8 or 16")
         super().__init__(start, rank)
         self._bits, self._parts = bits, (4 * blocks(self.count), packed(self.count, bits))
         self._start = start.clone()
@@ -131,13 +125,7 @@ def quantize(values: Tensor, base: Tensor, bits: int, scales: memoryview, codes:
 
 
 def dequantize(base: Tensor, bits: int, scales: memoryview, codes: memoryview) -> Tensor:
-    """The sum of a base and the change that `quantize` wrote, shape (count,); arguments as there.
-
-    Raises:
-        ValueError: Scales or codes have another size.
-    """
-    if (scales.nbytes, codes.nbytes) != (4 * blocks(base.numel()), packed(base.numel(), bits)):
-        raise ValueError("scales or codes are not as many as the values")
+    """The sum of a base and the change that `quantize` wrote, shape (count,); arguments as there."""
     found, read = torch.empty_like(base), np.frombuffer(scales, "<f4").astype(np.float32)
     change = _memory(base, torch.float32)
     whole = change.numpy() if change.device.type == "cpu" else np.empty(change.shape, np.float32)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpeer.exceptions import ConfigurationError, TaskError
+from dpeer.exceptions import TaskError
 from dpeer.privacy.mechanism import LONGEST, ClippedSum
 from dpeer.training.batch_loader import Batch
 from dpeer.training.dpsgd.backend_choice import choose
@@ -65,14 +65,9 @@ class PrivateGradient:
         steps: How many gradients have been made, those of empty batches included: the compositions to account for.
         met: What clipping met in the last step.
         backends: What computes the gradients of each part, by its phase.
-
-    Raises:
-        ConfigurationError: `microbatch` is below 1.
     """
 
     def __init__(self, mechanism: ClippedSum, microbatch: int = 64) -> None:
-        if microbatch < 1:
-            raise ConfigurationError(f"--microbatch {microbatch}: choose 1 or more")
         self._mechanism, self._microbatch = mechanism, microbatch
         self.backends: dict[str, Backend] = {}
         self.steps, self.met = 0, Met()

@@ -51,7 +51,6 @@ class PoissonBatches:
         units: The number of units.
 
     Raises:
-        ConfigurationError: The rate is beyond its limits.
         TaskError: `groups` has not one entry for each example.
     """
 

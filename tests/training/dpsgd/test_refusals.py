@@ -16,7 +16,6 @@ from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import build_learner
 from dpeer.training.device import Compute
-from dpeer.training.dpsgd.gradient import PrivateGradient
 from tests.error_texts import refused
 from tests.training.dp_learners import sample_terms, sampled
 from tests.training.small import Preprocessed, small_task
@@ -96,7 +95,6 @@ def halves(folder: Path) -> None:
         (halves, "--amp bf16: "),
         (lambda folder: sampled(small_task(), folder, hyper={"class_weights": "balanced"}), "--class-weights balanced"),
         (lambda _: ClippedSum(1.0, 1.0, 0.5, 10).released(np.array([0.0, np.nan])), "the sum of clipped gradients"),
-        (lambda _: PrivateGradient(ClippedSum(1.0, 1.0, 0.5, 10), 0), "--microbatch 0"),
     ],
 )
 def test_settings_that_cannot_be(call: Callable[[Path], object], fragment: str, tmp_path: Path) -> None:
