@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -28,27 +28,6 @@ _FEW = 16
 """Fewer examples than so many are computed one by one as quickly as among as many copies as it takes."""
 
 
-@dataclass
-class Met:
-    """Counts of drawn and clipped units of a step; for the peer's own files, never for others.
-
-    Attributes:
-        units: How many units were drawn.
-        clipped: How many had a gradient longer than the clip norm.
-        not_finite: How many had one that was not finite, and counted as zero; of a group only such examples do.
-    """
-
-    units: int = 0
-    clipped: int = 0
-    not_finite: int = 0
-
-    def add(self, other: Met) -> None:
-        """Count what another step met, too."""
-        self.units += other.units
-        self.clipped += other.clipped
-        self.not_finite += other.not_finite
-
-
 class PrivateGradient:
     """A `Gradient` (`dpeer.training.gradients`) that protects each unit of a sampled batch.
 
@@ -63,14 +42,16 @@ class PrivateGradient:
 
     Attributes:
         steps: How many gradients have been made, those of empty batches included: the compositions to account for.
-        met: What clipping met in the last step.
+        met: What clipping has met since this was last cleared, for the peer's own files, never for others: "units" that
+            were drawn, those that were "clipped", and those that were "not_finite" and counted as zero; of a group only
+            such examples do.
         backends: What computes the gradients of each part, by its phase.
     """
 
     def __init__(self, mechanism: ClippedSum, microbatch: int = 64) -> None:
         self._mechanism, self._microbatch = mechanism, microbatch
         self.backends: dict[str, Backend] = {}
-        self.steps, self.met = 0, Met()
+        self.steps, self.met = 0, Counter[str]()
 
     @property
     def noise_std(self) -> float:
@@ -116,7 +97,6 @@ class PrivateGradient:
         """
         if part.phase not in self.backends:
             self.start(net, part)
-        self.met = Met()
         # In float64, so that what is added first and what later makes no difference that counts.
         total = torch.zeros(part.count, dtype=torch.float64, device=part.data.device)
         loss = torch.zeros((), dtype=torch.float32, device=part.data.device)
@@ -167,9 +147,8 @@ class PrivateGradient:
         """Factors that clip gradients of these lengths, shape (units,), float64."""
         lengths = norms.double().cpu().numpy()
         factors = self._mechanism.factors(lengths)
-        self.met.units += len(lengths)
-        self.met.clipped += int((lengths > self._mechanism.clip_norm).sum())
-        self.met.not_finite += int((factors == 0.0).sum())
+        clipped, not_finite = (lengths > self._mechanism.clip_norm).sum(), (factors == 0.0).sum()
+        self.met.update(units=len(lengths), clipped=int(clipped), not_finite=int(not_finite))
         return torch.from_numpy(factors).to(norms.device)
 
 

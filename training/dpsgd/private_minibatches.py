@@ -33,7 +33,7 @@ from dpeer.privacy.randomness import Keystream, Poisson
 from dpeer.training import flat
 from dpeer.training.batch_loader import Batch, Batches
 from dpeer.training.dpsgd.backends import take
-from dpeer.training.dpsgd.gradient import Met, PrivateGradient
+from dpeer.training.dpsgd.gradient import PrivateGradient
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Minibatches, More, Stepped, augmented
 from dpeer.training.task import Augment
@@ -194,7 +194,8 @@ class PrivateMinibatches(Planned):
     def begin(self) -> None:
         """See `Minibatches.begin`."""
         self._began = self.net.extras.data.clone()
-        self._met, self._refused, self._taken, self._again = Met(), False, 0, False
+        self.private_gradient.met.clear()
+        self._refused, self._taken, self._again = False, 0, False
 
     def stepped(self, part: Flat, lr: float, number: int) -> Stepped | None:
         """See `Minibatches.stepped`; with `post` the head is trained at home once no step is taken any more."""
@@ -236,7 +237,6 @@ class PrivateMinibatches(Planned):
         self._left -= 1
         loss = self.private_gradient(self.net, part, self._batch)
         self._loss = loss if self._loss is None else self._loss  # SAM's second one is at another place
-        self._met.add(self.private_gradient.met)
         return torch.zeros_like(loss)
 
     def weighed(self, loss: Tensor, batch: Batch) -> tuple[Tensor, int]:
@@ -268,14 +268,14 @@ class PrivateMinibatches(Planned):
 
     def spent(self) -> dict[str, Any] | None:
         """See `Minibatches.spent`."""
-        met = self._met
+        met = self.private_gradient.met
         if self._spent.get("steps") != self.session.ledger.steps:
             self._spent = self.session.spent()
         found = {**self._spent, "sent_again": self._again}
         if self._taken:
             found |= {
-                "records_drawn": met.units,
-                "clipped_share": met.clipped / met.units if met.units else 0.0,
-                "not_finite_gradients": met.not_finite,
+                "records_drawn": met["units"],
+                "clipped_share": met["clipped"] / met["units"] if met["units"] else 0.0,
+                "not_finite_gradients": met["not_finite"],
             }
         return found

@@ -74,8 +74,8 @@ def test_clipped_sums_are_those_of_numpy(name: str, microbatch: int, make_traine
     found, loss = made(peer, rule, Batch(x, y, N))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
     assert loss == pytest.approx(float(cross_entropy(peer.module(x), y).detach()), rel=1e-5)
-    assert rule.met.units == N
-    assert rule.met.clipped == (norms > clip).sum()
+    assert rule.met["units"] == N
+    assert rule.met["clipped"] == (norms > clip).sum()
 
 
 @pytest.mark.parametrize("microbatch", [1, 4, 7, N])
@@ -91,7 +91,7 @@ def test_groups_are_clipped_as_wholes(microbatch: int, make_trainer: Make) -> No
     expected = (means * np.minimum(1.0, clip * GRADIENT_MARGIN / norms)[:, None]).sum(0) / 4
     found, _ = made(peer, rule, Batch(x, y, N, units))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
-    assert (rule.met.units, rule.met.clipped) == (5, (norms > clip).sum())
+    assert (rule.met["units"], rule.met["clipped"]) == (5, (norms > clip).sum())
 
 
 @pytest.mark.parametrize("units", [None, torch.arange(N) // 3])
@@ -171,7 +171,7 @@ def test_an_empty_batch_is_noised_and_counted(make_trainer: Make) -> None:
     found, loss = made(peer, rule, Batch(None, None, 0))
     assert loss == 0.0
     assert rule.steps == 1
-    assert rule.met.units == 0
+    assert rule.met["units"] == 0
     assert found.std() == pytest.approx(1.5 / 20, rel=5 / math.sqrt(2 * found.size))
     again, _ = made(peer, rule, Batch(None, None, 0))
     assert not np.array_equal(again, found)
