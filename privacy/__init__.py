@@ -28,11 +28,11 @@ What it rests on, and where that is tested (below tests/)
         privacy/test_accounting.py, privacy/test_gaussian.py
     A charge is on disk before it takes effect, also in a peer that is killed. What was charged is never sent with
     other noise, and what a lost disk may have released is charged when the operator states it.
-        privacy/test_ledger.py, privacy/test_rounds_released.py, system/test_steps_are_charged.py,
+        privacy/test_ledger.py, privacy/test_sessions.py, system/test_steps_are_charged.py,
         system/test_killed_at_any_write.py, system/test_older_copies.py
     No release or step goes beyond the budget, and what cannot be protected is refused.
-        privacy/test_sample_session.py, federation/test_privacy.py, federation/test_privacy_of_records.py,
-        privacy/test_refusals.py, training/dpsgd/test_refusals.py
+        federation/test_privacy.py, federation/test_privacy_of_records.py, privacy/test_refusals.py,
+        training/dpsgd/test_refusals.py
     An attack with a canary finds no more than is promised, and more with half the noise.
         federation/test_canary_attacks.py
 
