@@ -111,19 +111,19 @@ def compare(
     `dpeer simulate`, such as --task and --rounds. Every run is a simulation in a folder of its own: the same command
     again, also after Ctrl-C, runs only what is missing.
     """
-    from dpeer.experiments.comparison import Comparison, Shard  # torch: not for --help
+    from dpeer.experiments.comparison import Comparison, Unfinished  # torch: not for --help
     from dpeer.experiments.experiment import load
 
     plan = {name: given.pop(name) for name in _PLAN}
     plan["grid"] = list(plan["grid"]) or None
     found = load(experiment, given, plan)
     opened = find_launcher(launcher, jobs, out)
-    compared = Comparison(
-        found, out, opened, partial(_progress, out, Console(stderr=True)), shard and Shard(*shard)
-    ).run()
-    if isinstance(compared, str):
-        click.echo(f"dpeer: {compared}", err=True)
-    elif as_json:
+    try:
+        compared = Comparison(found, out, opened, partial(_progress, out, Console(stderr=True)), shard).run()
+    except Unfinished as why:
+        click.echo(f"dpeer: {why}", err=True)
+        return 0
+    if as_json:
         click.echo(json.dumps(compared.figures, indent=2))
     else:
         print_compared(compared)

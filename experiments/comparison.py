@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -54,71 +55,70 @@ class Compared:
     figures: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Shard:
-    """Every `count`-th run of a comparison, from the `number`-th on; a job array has one call a shard."""
-
-    number: int
-    count: int
+class Unfinished(Exception):  # noqa: N818 - no error
+    """A line that says why there are no tables yet."""
 
 
 class Comparison:
     """One comparison, from choosing hyperparameters to tables.
 
     Args:
-        shard: Which runs are made; None for all, and the tables.
+        shard: K and N: every N-th run is made, from the K-th on, and no table; None for all.
     """
 
     def __init__(
-        self, experiment: Experiment, out: Path, launcher: OpenLauncher, watch: Watch, shard: Shard | None = None
+        self,
+        experiment: Experiment,
+        out: Path,
+        launcher: OpenLauncher,
+        watch: Watch,
+        shard: tuple[int, int] | None = None,
     ) -> None:
         self._of, self._out, self._launcher, self._watch, self._shard = experiment, out, launcher, watch, shard
 
-    def run(self) -> Compared | str:
-        """Make the runs that are missing and write the tables; without tables, a line that says why.
+    def run(self) -> Compared:
+        """Make the runs that are missing and write the tables.
 
         Raises:
+            Unfinished: It was stopped, or others have runs to make.
             DpeerError: A run failed, or its folder holds another.
         """
-        tables = self._of.conditions
-        for condition in tables:  # an impossible graph shows before hours of choosing
-            for variant in self._of.variants:
-                asked = self.cell(variant, "", condition, self._of.seeds[0]).settings
-                check_graph(asked.topology, asked.secret)
-                build_graph(asked)
+        e = self._of
+        for condition, variant in itertools.product(e.conditions, e.variants):
+            asked = self.cell(variant, "", condition, e.seeds[0]).settings
+            check_graph(asked.topology, asked.secret)
+            build_graph(asked)  # an impossible one shows before hours of choosing
         try:
             make_folder(self._out)
         except OSError as error:
             raise not_written(f"--out {str(self._out)!r}", error) from error
-        tuned = self._tune(tables[0])
-        if isinstance(tuned, str):
-            return tuned
-        rows, remarks = tuned
+        rows, remarks = self._tune(e.conditions[0])
         cells = {
             (variant.label, condition.label, seed): self.cell(variant, mark, condition, seed)
-            for seed in self._of.seeds  # so that a stopped comparison has whole repetitions
-            for condition in tables
+            for seed in e.seeds  # so that a stopped comparison has whole repetitions
+            for condition in e.conditions
             for variant, mark in rows
         }
-        if (why := self._make(cells.values(), "runs")) is not None:
-            return why
+        self._make(cells.values(), "runs")
         if self._shard is not None:
-            return f"all runs are done; {_WITHOUT}"
+            raise Unfinished(f"all runs are done; {_WITHOUT}")
         found = {folder: Result(folder) for folder in {cell.folder: None for cell in cells.values()}}
-        shown: list[Table] = []
-        lines: list[dict[str, Any]] = []
-        whole: list[tuple[Condition, ResultsByRow]] = []
-        for condition in tables:
-            results = {
-                variant.label: [found[cells[variant.label, condition.label, seed].folder] for seed in self._of.seeds]
-                for variant, _ in rows
-            }
-            shown += self._tables(condition, results)
-            lines += csv_rows(results, condition.values, self._of.seeds)
-            whole.append((condition, results))
-        files = self._write(shown, lines, remarks)
-        figures = as_json(self._of, whole) | {"chosen": remarks, "files": [str(file) for file in files]}
-        return Compared(self._about(), self._chosen(remarks), shown, files, figures)
+        whole: list[tuple[Condition, ResultsByRow]] = [
+            (one, {row.label: [found[cells[row.label, one.label, seed].folder] for seed in e.seeds] for row, _ in rows})
+            for one in e.conditions
+        ]
+        tables = [table for one, results in whole for table in self._tables(one, results)]
+        lines = [line for one, results in whole for line in csv_rows(results, one.values, e.seeds)]
+        about, chosen = self._about(), []
+        if remarks:
+            chosen = [f"chosen on validation data of {e.conditions[0].label}, seed {TUNE_SEED}:"]
+            chosen += [f"- {remark}" for remark in remarks]
+        files = self._out / "comparison.md", self._out / "peers.csv"
+        text = ["\n\n".join(about), "", *([chosen[0], "", *chosen[1:], ""] if chosen else [])]
+        replace_file(files[0], "\n".join([*text, *(table.markdown() for table in tables)]))
+        replace_file(files[1], csv_text(lines))
+        figures = as_json(e, whole) | {"chosen": remarks, "files": [str(file) for file in files]}
+        return Compared(about, chosen, tables, files, figures)
 
     def cell(self, variant: Variant, mark: str, condition: Condition, seed: int) -> Cell:
         """The run of a row in a table; one run serves all tables whose differences have no effect on the row."""
@@ -126,15 +126,13 @@ class Comparison:
         first = next(other for other in self._of.conditions if other.name(variant.settled) == shared)
         return make_cell(self._of.base, variant, first, seed, self._out, mark=mark)
 
-    def _tune(self, condition: Condition) -> tuple[list[tuple[Variant, str]], list[str]] | str:
-        """Tune the rows; returns the tuned rows, the mark of their folders, and lines to print; or why it cannot."""
+    def _tune(self, condition: Condition) -> tuple[list[tuple[Variant, str]], list[str]]:
+        """Tune the rows; returns the tuned rows, the mark of their folders, and lines to print."""
         e = self._of
         tried: dict[str, list[Trial]] = {
             variant.label: trials(e.base, variant, e.grid, condition, e.validation, self._out) for variant in e.variants
         }
-        cells = (trial.cell for found in tried.values() for trial in found)
-        if (why := self._make(cells, "tuning runs")) is not None:
-            return why
+        self._make((trial.cell for found in tried.values() for trial in found), "tuning runs")
         rows, remarks = [], []
         for variant in e.variants:
             if not tried[variant.label]:
@@ -148,23 +146,20 @@ class Comparison:
             remarks.append(f"{variant.label}: {words} (accuracy {chosen.score():.4f}{beyond})")
         return rows, remarks
 
-    def _make(self, cells: Iterable[Cell], what: str) -> str | None:
-        """Run the shard's cells that are missing; returns None once all cells are done, else a line that says why."""
-        by_folder: dict[Path, Cell] = {}
-        for cell in cells:
-            by_folder.setdefault(cell.folder, cell)
-        all_cells, shard = list(by_folder.values()), self._shard or Shard(1, 1)
-        own = all_cells[shard.number - 1 :: shard.count]
-        missing = sum(not cell.done for cell in own)
-        with self._watch(what, missing, len(own)) as tell:
+    def _make(self, cells: Iterable[Cell], what: str) -> None:
+        """Run the shard's cells that are missing; those with one folder are one run."""
+        every = [*{cell.folder: cell for cell in cells}.values()]
+        number, count = self._shard or (1, 1)
+        own = every[number - 1 :: count]
+        with self._watch(what, sum(not cell.done for cell in own), len(own)) as tell:
             if not run_cells(own, self._launcher, tell):
-                return "stopped; the same command goes on"
-        left = sum(not cell.done for cell in all_cells)
-        if not left:
-            return None
-        return f"shard {shard.number}/{shard.count}: its {len(own)} {what} are done, {left} left to others; {_WITHOUT}"
+                raise Unfinished("stopped; the same command goes on")
+        if left := sum(not cell.done for cell in every):
+            raise Unfinished(
+                f"shard {number}/{count}: its {len(own)} {what} are done, {left} left to others; {_WITHOUT}"
+            )
 
-    def _tables(self, condition: Condition, rows: dict[str, list[Result]]) -> list[Table]:
+    def _tables(self, condition: Condition, rows: ResultsByRow) -> list[Table]:
         e = self._of
         tables = [accuracy_table(condition.label, measure, rows, e.baseline, e.reference) for measure in MEASURES]
         if any(result.keeps_another for results in rows.values() for result in results):
@@ -190,20 +185,3 @@ class Comparison:
         if e.baseline is not None and len(e.variants) > 1:
             lines.append(f"below {e.baseline}: share of the peers that do worse than they do in {e.baseline}")
         return lines
-
-    def _chosen(self, remarks: Sequence[str]) -> list[str]:
-        if not remarks:
-            return []
-        e = self._of
-        where = f"chosen on validation data of {e.conditions[0].label}, seed {TUNE_SEED}:"
-        return [where, *(f"- {remark}" for remark in remarks)]
-
-    def _write(self, tables: Sequence[Table], lines: list[dict[str, Any]], remarks: Sequence[str]) -> tuple[Path, Path]:
-        """Write the tables and the line of every peer; returns the files."""
-        chosen = self._chosen(remarks)
-        text = [*"\n\n".join(self._about()).split("\n"), ""]
-        text += [chosen[0], "", *chosen[1:], ""] if chosen else []
-        files = self._out / "comparison.md", self._out / "peers.csv"
-        replace_file(files[0], "\n".join([*text, *(table.markdown() for table in tables)]))
-        replace_file(files[1], csv_text(lines))
-        return files

@@ -209,17 +209,14 @@ def _conditions(base: Mapping[str, Any], plan: Plan, path: Path | None) -> list[
     """Every graph with every division, each with every one of the conditions that are listed."""
     where = f"compare.conditions in {path}"
     listed = [{setting_name(name, where): value for name, value in one.items()} for one in plan.conditions or [{}]]
-    usual: dict[str, Any] = {"topology": base.get("topology"), "partition": base.get("partition")}
-    if usual["topology"] is None:
-        usual["topology"] = Settings.model_fields["topology"].default
-    vary = {name: getattr(plan, name) or [usual[name]] for name in ("topology", "partition")}
-    names = dict.fromkeys([*usual, *vary, *(name for one in listed for name in one)])
-    defaults = {name: usual.get(name, base.get(name)) for name in names}
-    for name, value in defaults.items():
-        if value is None and name != "topology":
-            defaults[name] = Settings.model_fields[name].get_default(call_default_factory=True)
-    combinations = [dict(zip(vary, values, strict=True)) for values in itertools.product(*vary.values())]
-    found = [Condition({**defaults, **combined, **one}) for combined in combinations for one in listed]
+    usual: dict[str, Any] = {"topology": None, "partition": None}
+    for name in (name for one in listed for name in one):
+        given = base.get(name)
+        usual[name] = Settings.model_fields[name].get_default(call_default_factory=True) if given is None else given
+    topologies = plan.topology or [base.get("topology") or Settings.model_fields["topology"].default]
+    partitions: Sequence[str | None] = plan.partition or [base.get("partition")]
+    combinations = itertools.product(topologies, partitions, listed)
+    found = [Condition({**usual, "topology": one, "partition": other, **more}) for one, other, more in combinations]
     labels = [condition.label for condition in found]
     if twice := next((label for label in labels if labels.count(label) > 1), None):
         raise ConfigurationError(f"the table of {twice!r} is asked for twice: name each topology and partition once")

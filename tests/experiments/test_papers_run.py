@@ -1,16 +1,10 @@
 """Every file in examples/papers is run with small flags, on made-up data in the formats of its data sets."""
 
 import dataclasses
-import gzip
-import json
-import pickle
-import struct
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -19,32 +13,12 @@ from dpeer.experiments.cells import Condition
 from dpeer.experiments.experiment import Experiment, load
 from dpeer.experiments.launchers import find_launcher
 from tests.experiments.conftest import silent
+from tests.training.dataset_files import WRITERS, pixels
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 PAPERS = Path(__file__).parents[2] / "examples" / "papers"
 FILES = {path.relative_to(PAPERS).with_suffix("").as_posix(): path for path in sorted(PAPERS.rglob("*.toml"))}
-TRAIN, TEST, WRITERS = 640, 320, 16
-
-
-def pixels(count: int, *shape: int) -> Any:
-    return np.random.default_rng(count).integers(0, 256, (count, *shape), dtype=np.uint8)
-
-
-def cifar10(folder: Path) -> None:
-    inner = folder / "cifar-10-batches-py"
-    inner.mkdir()
-    for name, count in (*((f"data_batch_{n}", TRAIN // 5) for n in range(1, 6)), ("test_batch", TEST)):
-        content = {b"data": pixels(count, 3072), b"labels": [n % 10 for n in range(count)]}
-        (inner / name).write_bytes(pickle.dumps(content, 2))
-
-
-def cifar100(folder: Path) -> None:
-    inner = folder / "cifar-100-python"
-    inner.mkdir()
-    for name, count in (("train", TRAIN), ("test", TEST)):
-        content = {b"data": pixels(count, 3072), b"fine_labels": [n % 100 for n in range(count)]}
-        (inner / name).write_bytes(pickle.dumps(content, 2))
 
 
 def tiny_imagenet(folder: Path) -> None:
@@ -65,40 +39,6 @@ def tiny_imagenet(folder: Path) -> None:
     (inner / "val" / "val_annotations.txt").write_text("".join(lines))
 
 
-def femnist(folder: Path) -> None:
-    names, data = [f"f{number:04d}_00" for number in range(WRITERS)], {}
-    for number, name in enumerate(names):
-        images = (pixels(20, 784) / 255).tolist()
-        data[name] = {"x": images, "y": [(number + n) % 62 for n in range(20)]}
-    content = {"users": names, "num_samples": [20] * WRITERS, "user_data": data}
-    (folder / "all_data").mkdir()
-    (folder / "all_data" / "all_data_0.json").write_text(json.dumps(content))
-
-
-def emnist(folder: Path) -> None:
-    for part, count in (("train", TRAIN), ("test", TEST)):
-        images, labels = pixels(count, 28, 28), np.arange(count, dtype=np.uint8) % 62
-        for kind, array in (("images-idx3", images), ("labels-idx1", labels)):
-            header = struct.pack(f">{array.ndim + 1}I", 0x0800 + array.ndim, *array.shape)
-            path = folder / f"emnist-byclass-{part}-{kind}-ubyte.gz"
-            path.write_bytes(gzip.compress(header + array.tobytes(), 1))
-
-
-def glue(folder: Path) -> None:
-    """SST-2, whose sentences tell nothing of their classes."""
-    inner = folder / "SST-2"
-    inner.mkdir()
-    for name, count in (("train", TRAIN), ("dev", TEST)):
-        lines = ["sentence\tlabel", *(f"this is film number {n}\t{n // 2 % 2}" for n in range(count))]
-        (inner / f"{name}.tsv").write_text("\n".join(lines) + "\n")
-
-
-MADE: dict[str, Callable[[Path], None]] = {
-    "cifar10": cifar10, "cifar100": cifar100, "tiny-imagenet": tiny_imagenet, "femnist": femnist, "emnist": emnist,
-    "glue": glue,
-}  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """The folder with a task's data, which is made once."""
@@ -107,7 +47,7 @@ def data(tmp_path_factory):
     def folder(task: str) -> Path:
         if task not in made:
             made[task] = tmp_path_factory.mktemp(task)
-            MADE[task](made[task])
+            (tiny_imagenet if task == "tiny-imagenet" else WRITERS[task])(made[task])
         return made[task]
 
     return folder
@@ -124,7 +64,7 @@ def small(name: str, content: dict[str, Any], data: Path) -> dict[str, Any]:
     """The flags with which a file takes seconds."""
     task, rows = content["task"], content["compare"]["algorithms"]
     listed = {key for one in content["compare"].get("conditions", []) for key in one}
-    count = {"train_samples": 250 if task == "cifar100" else 160, "test_samples": 60}
+    count = {"train_samples": 250 if task == "cifar100" else 120, "test_samples": 40}
     options = {"data": str(data), **({} if task == "femnist" else count)}
     flags: dict[str, Any] = {"rounds": 1, "batch_size": 128, "size": 4, "model": "cnn"}
     if content.get("topology", "").startswith("random-regular"):
@@ -160,10 +100,7 @@ def test_it_runs_small(name, data, tmp_path):
         whole = dataclasses.replace(whole, conditions=few)
 
     def compare(found: Experiment) -> comparison.Compared:
-        here, shown = find_launcher("local", 1, tmp_path), silent
-        made = comparison.Comparison(found, tmp_path, here, shown).run()
-        assert not isinstance(made, str)
-        return made
+        return comparison.Comparison(found, tmp_path, find_launcher("local", 1, tmp_path), silent).run()
 
     # All tables with the last row; then all rows in the first table.
     compare(dataclasses.replace(whole, variants=whole.variants[-1:], reference=rows[-1], baseline=None))
