@@ -113,8 +113,6 @@ def _build_all(asked: list[str] | None, sizes: list[int] | None, options: Mappin
 @json_option
 def show(name: str | None, size: int | None, picture: Path | None, as_json: bool, **options: Any) -> None:
     """Print a graph's edges and mixing weights, or draw it."""
-    if picture is not None:
-        _check_path(picture)
     (shown,) = _build_all(None if name is None else [name], None if size is None else [size], options)
     what, limit = ("graphs are drawn", DRAWN_LIMIT) if picture else ("edges and weights are shown", SHOWN_LIMIT)
     if shown.size > limit:
@@ -146,20 +144,15 @@ def _as_json(shown: Topology) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _check_path(path: Path) -> None:
-    if path.suffix.lower() not in (".png", ".svg"):
-        raise ConfigurationError(f"--plot {str(path)!r}: name a file that ends in .png or .svg")
-    if not path.parent.is_dir():
-        raise OutputError(f"--plot {str(path)!r}: no such folder: {str(path.parent)!r}")
-    check_libraries("dpeer topology show --plot", "plot", matplotlib="matplotlib")
-
-
 def _draw(shown: Topology, path: Path) -> None:
-    from dpeer.report.graphs import picture  # needs matplotlib, an optional library
+    suffix = path.suffix.lower().removeprefix(".")
+    if suffix not in ("png", "svg"):
+        raise ConfigurationError(f"--plot {str(path)!r}: name a file that ends in .png or .svg")
+    check_libraries("dpeer topology show --plot", "plot", matplotlib="matplotlib")
+    from dpeer.report.graphs import picture  # needs matplotlib
 
-    image = picture(shown, path.suffix.lower().removeprefix("."))
     try:
-        path.write_bytes(image)
+        path.write_bytes(picture(shown, suffix))
     except OSError as error:
         raise OutputError(f"--plot {str(path)!r} cannot be written: {error.strerror}") from error
     click.echo(f"{path}: {shown.label} of {shown.size} peers")

@@ -15,14 +15,9 @@ from dpeer.exceptions import TopologyError
 
 
 class Row(Mapping[int, float]):
-    """One receiver's row of the mixing matrix: the weight of each rank it hears, its own included.
+    """One receiver's row of the mixing matrix: the weight of each rank it hears, its own included (0 if not given).
 
-    An immutable mapping from rank to weight, iterated in rank order (mixing in one order makes runs
-    reproducible to the bit). The weights sum to one.
-
-    Args:
-        rank: The receiver, whose own weight is the matrix's diagonal entry.
-        weights: Rank -> weight; copied. The receiver gets weight 0 when it is not among them.
+    Immutable, and iterated in rank order: mixing in one order makes runs reproducible to the bit.
     """
 
     __slots__ = ("_rank", "_weights")
@@ -52,17 +47,10 @@ class Row(Mapping[int, float]):
         return f"Row({self._rank}, {self._weights})"
 
     def restricted_to(self, received: Collection[int]) -> Row:
-        """The row to mix with when only some neighbors' bodies came.
+        """The row to mix with when only some ranks were heard; the receiver counts as heard, listed or not.
 
         The weight of a neighbor whose body did not come goes to the receiver itself, so that the row still sums to one.
-
-        Args:
-            received: Ranks heard this round. The receiver counts as heard, listed or not; ranks
-                outside the row are ignored.
-
-        Returns:
-            This very row when none is missing, so that a full round is bit-identical to an
-            unrestricted one; else a new one.
+        If none is missing this very row is returned, so that a full round is bit-identical to an unrestricted one.
         """
         missing = {rank for rank in self if rank != self._rank and rank not in received}
         if not missing:
@@ -73,11 +61,7 @@ class Row(Mapping[int, float]):
         return Row(self._rank, kept)
 
     def without_own(self, received: Collection[int]) -> Mapping[int, float]:
-        """The weights of the ranks heard alone, scaled to sum to one; equal ones where all of them are zero.
-
-        Args:
-            received: As in `restricted_to`; without the receiver at least one of the row's ranks.
-        """
+        """The weights of the ranks heard alone (at least one), scaled to sum to one; equal where all are zero."""
         kept = {rank: weight for rank, weight in self.items() if rank != self._rank and rank in received}
         total = math.fsum(kept.values())
         return {rank: weight / total if total else 1 / len(kept) for rank, weight in kept.items()}
@@ -108,28 +92,17 @@ class Neighborhood:
 
 
 class Graphs(Protocol):
-    """A graph for every round of a run."""
+    """A graph for every round of a run; both methods raise TopologyError if `rank` is not one of 0..size-1."""
 
     @property
     def size(self) -> int:
         """The number of peers."""
-        ...
 
     def at(self, number: int, rank: int) -> Neighborhood:
-        """The graph of round `number` (from 0) as `rank` sees it.
-
-        Raises:
-            TopologyError: If `rank` is not one of 0..size-1.
-        """
-        ...
+        """The graph of round `number` (from 0) as `rank` sees it."""
 
     def connections(self, rank: int, rounds: int) -> tuple[int, ...]:
-        """Every rank that `rank` sends to or receives from in rounds 0 to `rounds` - 1, sorted.
-
-        Raises:
-            TopologyError: If `rank` is not one of 0..size-1.
-        """
-        ...
+        """Every rank that `rank` sends to or receives from in rounds 0 to `rounds` - 1, sorted."""
 
 
 @dataclass(frozen=True)
@@ -150,10 +123,6 @@ class Isolated:
 
 
 def check_rank(rank: int, size: int) -> None:
-    """Refuse a rank that is not one of 0..size-1.
-
-    Raises:
-        TopologyError: Naming the rank and the size.
-    """
+    """Refuse a rank that is not one of 0..size-1."""
     if not 0 <= rank < size:
         raise TopologyError(f"rank {rank}: ranks of {size} peers run from 0 to {size - 1}")

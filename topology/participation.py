@@ -79,10 +79,7 @@ class Participation:
         )
 
     def connections(self, rank: int, rounds: int) -> tuple[int, ...]:
-        """See `Graphs.connections`; those of the graphs themselves, whichever peers take part.
-
-        So a run resumed with more rounds has the links that it needs; a neighbor never met costs an idle link.
-        """
+        """Those of the graphs themselves, so a run resumed with more rounds has its links; idle ones cost little."""
         return self.graphs.connections(rank, rounds)
 
 
@@ -121,11 +118,9 @@ class ServerSampling(Participation):
         check_rank(rank, self.size)
         sample = sorted(self.participants(number))
         row = Row(rank, dict.fromkeys(sample, 1 / len(sample)))
-        heard = tuple(other for other in sample if other != rank)
-        if rank not in row or row[rank] == 0:
-            return Neighborhood(rank, row, heard, (), active=False)
-        others = tuple(other for other in range(self.size) if other != rank)
-        return Neighborhood(rank, row, heard, others)
+        heard, others = (tuple(other for other in ranks if other != rank) for ranks in (sample, range(self.size)))
+        active = rank in sample
+        return Neighborhood(rank, row, heard, others if active else (), active)
 
 
 def take_part(graph: Graphs, share: float, mode: str, seed: int) -> Graphs:

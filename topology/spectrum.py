@@ -46,13 +46,8 @@ class Analysis:
         second_singular_value: lambda, the factor by which a period shrinks disagreement at least.
         spectral_gap: 1 - lambda: 1 is the exact average after a period, 0 no mixing at all.
         rounds: Gossip rounds until the worst disagreement has shrunk 1000-fold.
-        degree_min: The fewest messages a peer sends in a round.
-        degree_max: The most messages a peer sends in a round.
-        bytes_per_round_factor: The mean number of messages that a peer sends in a round.
+        degree_min: The fewest messages that a peer sends in a round; so the most, and their mean (the factor).
         gap_per_message: The gap of a period, divided by the messages that a peer sends in it on average.
-        period: The rounds of a period: 1 for a graph that does not change.
-        doubly_stochastic: Whether the average over the peers is kept.
-        rounds_to_half: Gossip rounds until half of the worst disagreement is left.
         stationary: p of declared weights, by rank: the average by p is kept; None for other weights.
     """
 
@@ -169,25 +164,20 @@ def _symmetric_gap(matrix: Sparse, agreement: Agreement) -> float:
     return 1.0 if gap > 1.0 - _ROUNDING else gap
 
 
-_EXPONENTIAL = "2 / (1 + log2 m)"
-_PAPER_FORMULAS = {
-    "ring": "16 pi^2 / (3 m^2)",
-    "grid": "O(1 / (m log2 m))",
-    "torus": "O(1 / m)",
-    "exponential": _EXPONENTIAL,
-    "exponential-directed": _EXPONENTIAL,
-    "full": "1",
-    "star": "O(1 / m^2)",
-    "random-regular": "O(1)",
-}
-
-
 def paper_formula(topology: str, size: int) -> dict[str, Any] | None:
     """The papers' spectral gap with m peers, `name` and `value` (None where it is an order); None if they have none."""
-    if (name := _PAPER_FORMULAS.get(topology)) is None:
-        return None
-    values = {"ring": 16.0 * math.pi**2 / (3.0 * size**2), "full": 1.0}
-    return {"name": name, "value": 2.0 / (1.0 + math.log2(size)) if name == _EXPONENTIAL else values.get(topology)}
+    exponential = ("2 / (1 + log2 m)", 2.0 / (1.0 + math.log2(size)))
+    known = {
+        "ring": ("16 pi^2 / (3 m^2)", 16.0 * math.pi**2 / (3.0 * size**2)),
+        "grid": ("O(1 / (m log2 m))", None),
+        "torus": ("O(1 / m)", None),
+        "exponential": exponential,
+        "exponential-directed": exponential,
+        "full": ("1", 1.0),
+        "star": ("O(1 / m^2)", None),
+        "random-regular": ("O(1)", None),
+    }.get(topology)
+    return known and dict(zip(("name", "value"), known, strict=True))
 
 
 LIMIT = 32

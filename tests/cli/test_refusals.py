@@ -137,7 +137,7 @@ REFUSED = {
     "topology spectral-gap --topology ring,grid --size 8,13": "grid: size 13 is prime, which leaves only a line",
     "topology spectral-gap --size eight": "--size 'eight'",
     "topology show --plot a.pdf": "--plot 'a.pdf': name a file that ends in .png or .svg",
-    "topology show --plot no/such/a.png": "--plot 'no/such/a.png': no such folder: 'no/such'",
+    "topology show --plot no/such/a.png": "--plot 'no/such/a.png' cannot be written: No such file",
     "topology show --plot folder.png": "--plot 'folder.png' cannot be written: Is a directory",
     "topology show --plot a.png --size 1001": "--size 1001",
     "topology spectral-gap --bandwidth 100Mbit": "--bandwidth needs the size of a body",

@@ -64,8 +64,8 @@ def small(name: str, content: dict[str, Any], data: Path) -> dict[str, Any]:
     """The flags with which a file takes seconds."""
     task, rows = content["task"], content["compare"]["algorithms"]
     listed = {key for one in content["compare"].get("conditions", []) for key in one}
-    count = {"train_samples": 250 if task == "cifar100" else 120, "test_samples": 40}
-    options = {"data": str(data), **({} if task == "femnist" else count)}
+    train, test = (250, 60) if task == "cifar100" else (120, 40)
+    options = {"data": str(data), **({} if task == "femnist" else {"train_samples": train, "test_samples": test})}
     flags: dict[str, Any] = {"rounds": 1, "batch_size": 128, "size": 4, "model": "cnn"}
     if content.get("topology", "").startswith("random-regular"):
         flags["topology"] = "random-regular:2"
