@@ -85,7 +85,6 @@ class FaultyNetwork:
         self.numbers = itertools.count(1)
         self._connections: list[_Connection] = []
         self._holds: Counter[tuple[int, int]] = Counter()
-        self._shut: Counter[tuple[int, int]] = Counter()
 
     def transport(self, rank: int, process: Process) -> FaultyTransport:
         """An endpoint for a rank's process."""
@@ -98,21 +97,16 @@ class FaultyNetwork:
         for connection in self._between(one, other):
             connection.cut()
 
-    def shut(self, one: int, other: int) -> None:
-        """Let no new connection come about between two ranks until `unshut`; this adds up."""
-        self._shut[_pair(one, other)] += 1
-
-    def unshut(self, one: int, other: int) -> None:
-        """End one `shut`."""
-        self._shut[_pair(one, other)] -= 1
-
     def vanish(self, source: int, target: int) -> None:
         """Lose all messages from one rank to another on the present connections. No end learns of it."""
         for connection in self._between(source, target):
             connection.way(source).end(flush=False)
 
     def hold(self, source: int, target: int) -> None:
-        """Let nothing pass from one rank to another until `release`; nothing is lost. This adds up."""
+        """Let nothing pass from one rank to another until `release`, and no new connection come about between them.
+
+        Nothing is lost. Holds add up.
+        """
         self._holds[source, target] += 1
 
     def release(self, source: int, target: int) -> None:
@@ -147,8 +141,7 @@ class FaultyNetwork:
         if listener is None or listener.process.frozen or dialler.process.frozen:
             return None
         one, other = dialler.rank, listener.rank
-        held = self.held(one, other) or self.held(other, one) or self._shut[_pair(one, other)] > 0
-        return None if held else listener
+        return None if self.held(one, other) or self.held(other, one) else listener
 
     def listen(self, address: str, listener: FaultyTransport) -> str:
         """Give a transport an address. Connections to its earlier owner break.
@@ -172,8 +165,7 @@ class FaultyNetwork:
         self._connections = [one for one in self._connections if one.open]
         self._connections.append(connection)
         dialled.connection = connection
-        dialler.gain(dialled.link, connection)
-        listener.gain(connection.accepted, connection)
+        dialler.links[dialled.link] = listener.links[connection.accepted] = connection
         dialler.push(Opened(dialled.link))
 
     def _between(self, one: int, other: int) -> list[_Connection]:
@@ -194,6 +186,7 @@ class _Direction:
 
     Attributes:
         lost: Whether all messages are lost from now on.
+        under_way: When each message is due, and its frames.
     """
 
     def __init__(
@@ -203,20 +196,15 @@ class _Direction:
         self._network = network
         self._source, self._source_link = source
         self._target, self._target_link = target
-        self._under_way: deque[tuple[float, Frames]] = deque()
+        self.under_way: deque[tuple[float, Frames]] = deque()
         self._line_free = self._last_due = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._sender_waits = False
 
-    @property
-    def empty(self) -> bool:
-        """Whether no message is under way."""
-        return not self._under_way
-
     def send(self, frames: Frames) -> Sent:
         """Send a message, if not too many are under way."""
         conditions = self._network.conditions
-        if len(self._under_way) >= conditions.capacity:
+        if len(self.under_way) >= conditions.capacity:
             self._sender_waits = True
             return Sent.FULL
         self._network.on_sent(self._source.rank, self._target.rank, frames)
@@ -227,8 +215,8 @@ class _Direction:
         if conditions.bytes_per_second < math.inf:
             self._line_free += size(frames) / conditions.bytes_per_second
         self._last_due = max(self._last_due, self._line_free + self._network.rng.uniform(*conditions.latency))
-        self._under_way.append((self._last_due, frames))
-        if len(self._under_way) == 1:
+        self.under_way.append((self._last_due, frames))
+        if len(self.under_way) == 1:
             self.deliver()
         return Sent.TAKEN
 
@@ -240,29 +228,25 @@ class _Direction:
         if self._network.held(self._source.rank, self._target.rank) or self._target.process.frozen:
             return
         now = asyncio.get_running_loop().time() + _CLOCK
-        while self._under_way and self._under_way[0][0] <= now:
+        while self.under_way and self.under_way[0][0] <= now:
             identity = self._source.rank if self._network.conditions.keys else None
-            self._target.push(Arrival(self._target_link, self._under_way.popleft()[1], identity))
-        if len(self._under_way) <= self._network.conditions.capacity // 2:
+            self._target.push(Arrival(self._target_link, self.under_way.popleft()[1], identity))
+        if len(self.under_way) <= self._network.conditions.capacity // 2:
             self._wake_sender()
-        if self._under_way:
-            self._arm()
+        if self.under_way:
+            self._timer = later(max(self.under_way[0][0] - asyncio.get_running_loop().time(), 0.0), self.deliver)
         else:
-            self._source.emptied()
+            self._source.emptied.set()
 
     def end(self, *, flush: bool) -> None:
         """Lose the messages under way, or deliver them at once if that is possible; all later ones are lost."""
         if flush:
-            self._under_way = deque((0.0, frames) for _, frames in self._under_way)
+            self.under_way = deque((0.0, frames) for _, frames in self.under_way)
             self.deliver()
-        self._under_way.clear()
+        self.under_way.clear()
         self.lost = True
-        self._source.emptied()
+        self._source.emptied.set()
         self._wake_sender()
-
-    def _arm(self) -> None:
-        seconds = self._under_way[0][0] - asyncio.get_running_loop().time()
-        self._timer = later(max(seconds, 0.0), self.deliver)
 
     def _wake_sender(self) -> None:
         if self._sender_waits:
@@ -294,11 +278,6 @@ class _Connection:
         """The direction from one of both ranks."""
         return self.there if source == self.dialler.rank else self.back
 
-    def vanish(self) -> None:
-        """Lose all messages from now on. No end learns of it."""
-        for direction in self.directions:
-            direction.end(flush=False)
-
     def cut(self, *, flush: bool | None = None) -> None:
         """Break it. Both ends learn of it in a while, the listener perhaps only by its next message.
 
@@ -316,7 +295,7 @@ class _Connection:
         later(network.rng.uniform(*conditions.notice), lambda: self._listener_broken(notify))
 
     def _listener_broken(self, notify: bool) -> None:
-        self.listener.lose(self.accepted)
+        self.listener.links.pop(self.accepted, None)
         if notify:
             self.listener.push(Broken(self.accepted))
 
@@ -337,18 +316,22 @@ class FaultyTransport:
 
     Args:
         rank: The process's rank; faults name ranks.
+
+    Attributes:
+        links: The connection of each link that has one.
+        emptied: Set when no message is under way any more in one of the directions from here.
     """
 
     def __init__(self, network: FaultyNetwork, rank: int, process: Process) -> None:
         self.rank = rank
         self.process = process
         self._network = network
-        self._links: dict[Link, _Connection] = {}
+        self.links: dict[Link, _Connection] = {}
         self._dialled: dict[Link, _Dialled] = {}
         self._events: deque[Event] = deque()
         self._breaking: set[Link] = set()  # links whose end waits in `_events`
         self._something = asyncio.Event()
-        self._emptied = asyncio.Event()
+        self.emptied = asyncio.Event()
         self._address: str | None = None
         self._closed = False
         process.on_thaw.append(self._thawed)
@@ -380,13 +363,13 @@ class FaultyTransport:
             dialled.dropped = True
             if dialled.connection is not None:
                 dialled.connection.cut(flush=False)
-        self.lose(link)
+        self.links.pop(link, None)
 
     def send(self, link: Link, frames: Frames) -> Sent:
         """Put a message under way; the receiver sees the very same buffers."""
         if link in self._breaking:
             return Sent.FULL  # messages that have arrived are read first, then the end of the link
-        joined = self._links.get(link)
+        joined = self.links.get(link)
         return Sent.GONE if joined is None or self.process.dead else joined.way(self.rank).send(frames)
 
     async def receive(self) -> Event:
@@ -406,9 +389,9 @@ class FaultyTransport:
         self._stop_listening()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(linger):
-                while not self.process.dead and not all(joined.way(self.rank).empty for joined in self._links.values()):
-                    self._emptied.clear()
-                    await self._emptied.wait()
+                while not self.process.dead and any(joined.way(self.rank).under_way for joined in self.links.values()):
+                    self.emptied.clear()
+                    await self.emptied.wait()
         self.end(notice=True)
 
     # -- for the network ---------------------------------------------------------------------------------------
@@ -419,14 +402,15 @@ class FaultyTransport:
         self._stop_listening()
         for dialled in self._dialled.values():
             dialled.dropped = True
-        for connection in list(self._links.values()):
+        for connection in list(self.links.values()):
             if notice:
                 connection.cut()
             else:
-                connection.vanish()
-        self._links.clear()
+                for direction in connection.directions:
+                    direction.end(flush=False)
+        self.links.clear()
         self._events.clear()
-        self._emptied.set()
+        self.emptied.set()
 
     def push(self, event: Event) -> None:
         """Note an event for `receive`."""
@@ -436,23 +420,11 @@ class FaultyTransport:
             self._events.append(event)
             self._something.set()
 
-    def emptied(self) -> None:
-        """Note that no message is under way any more in one of the directions from here."""
-        self._emptied.set()
-
-    def gain(self, link: Link, connection: _Connection) -> None:
-        """Be joined to another transport by a link."""
-        self._links[link] = connection
-
-    def lose(self, link: Link) -> None:
-        """Take no more messages for a link."""
-        self._links.pop(link, None)
-
     def broken(self, dialled: _Dialled) -> None:
         """Learn that a dialled connection is broken, and try again."""
         if dialled.dropped:
             return
-        self.lose(dialled.link)
+        self.links.pop(dialled.link, None)
         self.push(Broken(dialled.link))
         dialled.connection = None
         dialled.delay = 0.0
@@ -478,6 +450,6 @@ class FaultyTransport:
             del self._network.listeners[self._address]
 
     def _thawed(self) -> None:
-        for connection in list(self._links.values()):
+        for connection in list(self.links.values()):
             for direction in connection.directions:
                 direction.deliver()

@@ -85,14 +85,14 @@ async def test_bytes_take_time():
 async def test_a_cut_loses_what_is_under_way_and_both_ends_learn_of_it():
     pair = await Pair().open()
     pair.dialler.send(pair.link, [b"lost"])
-    pair.network.shut(0, 1)
     pair.network.cut(0, 1)
+    pair.network.hold(0, 1)
     assert pair.dialler.send(pair.link, [b"lost, too"]) is Sent.TAKEN  # it does not know yet
     assert await events(pair.dialler, 60) == [Broken(pair.link)]
     assert await events(pair.listener, 60) == [Broken(pair.accepted)]
     assert pair.dialler.send(pair.link, [b"x"]) is Sent.GONE
     assert pair.listener.send(pair.accepted, [b"x"]) is Sent.GONE
-    pair.network.unshut(0, 1)
+    pair.network.release(0, 1)
     assert await events(pair.dialler, 60) == [Opened(pair.link)]
     assert pair.dialler.send(pair.link, [b"again"]) is Sent.TAKEN
     again = await pair.listener.receive()

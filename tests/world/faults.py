@@ -140,9 +140,8 @@ class Director:
         match fault.what:
             case "cut":
                 one, other = fault.ranks
-                network.shut(one, other)
                 network.cut(one, other)
-                self._end(fault, partial(network.unshut, one, other))
+                self._hold(fault, [(one, other), (other, one)])
             case "vanish":
                 network.vanish(*fault.ranks)
             case "stall":
