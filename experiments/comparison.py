@@ -55,8 +55,8 @@ class Compared:
     figures: Mapping[str, Any]
 
 
-class Unfinished(Exception):  # noqa: N818 - no error
-    """A line that says why there are no tables yet."""
+class Unfinished(Exception):  # noqa: N818 - reads as what happened
+    """Why a comparison has no tables yet, in one line."""
 
 
 class Comparison:

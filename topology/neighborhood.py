@@ -11,8 +11,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from dpeer.exceptions import TopologyError
-
 
 class Row(Mapping[int, float]):
     """One receiver's row of the mixing matrix: the weight of each rank it hears, its own included (0 if not given).
@@ -92,7 +90,7 @@ class Neighborhood:
 
 
 class Graphs(Protocol):
-    """A graph for every round of a run; both methods raise TopologyError if `rank` is not one of 0..size-1."""
+    """A graph for every round of a run."""
 
     @property
     def size(self) -> int:
@@ -113,16 +111,8 @@ class Isolated:
 
     def at(self, number: int, rank: int) -> Neighborhood:
         """See `Graphs.at`; the same in every round."""
-        check_rank(rank, self.size)
         return Neighborhood(rank, Row(rank, {rank: 1.0}), (), ())
 
     def connections(self, rank: int, rounds: int) -> tuple[int, ...]:
         """See `Graphs.connections`; none here."""
-        check_rank(rank, self.size)
         return ()
-
-
-def check_rank(rank: int, size: int) -> None:
-    """Refuse a rank that is not one of 0..size-1."""
-    if not 0 <= rank < size:
-        raise TopologyError(f"rank {rank}: ranks of {size} peers run from 0 to {size - 1}")

@@ -29,7 +29,7 @@ import numpy as np
 
 from dpeer.exceptions import TopologyError
 from dpeer.topology.draws import shuffled
-from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row, check_rank
+from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row
 from dpeer.topology.topologies import Topology
 
 
@@ -64,7 +64,6 @@ class Participation:
 
     def at(self, number: int, rank: int) -> Neighborhood:
         """See `Graphs.at`; the graph among those that take part."""
-        check_rank(rank, self.size)
         if self.count == self.size:
             return self.graphs.at(number, rank)
         present = self.participants(number)
@@ -115,7 +114,6 @@ class ServerSampling(Participation):
 
     def at(self, number: int, rank: int) -> Neighborhood:
         """See `Graphs.at`."""
-        check_rank(rank, self.size)
         sample = sorted(self.participants(number))
         row = Row(rank, dict.fromkeys(sample, 1 / len(sample)))
         heard, others = (tuple(other for other in ranks if other != rank) for ranks in (sample, range(self.size)))

@@ -28,7 +28,7 @@ from dpeer.topology.mixing_matrix import (
     spelled,
     stationary,
 )
-from dpeer.topology.neighborhood import Neighborhood, check_rank
+from dpeer.topology.neighborhood import Neighborhood
 from dpeer.topology.user_graphs import PREFIX, is_function, shown, user_graph
 
 WEIGHTS: tuple[str, ...] = (*WEIGHT_RULES, DECLARED)
@@ -141,13 +141,17 @@ class Topology:
         return self.mixing_at(number).sparse.toarray()
 
     def at(self, number: int, rank: int) -> Neighborhood:
-        """See `Graphs.at`."""
-        check_rank(rank, self.size)
+        """See `Graphs.at`.
+
+        Raises:
+            TopologyError: `rank` is not one of 0..size-1.
+        """
+        if not 0 <= rank < self.size:
+            raise TopologyError(f"rank {rank}: ranks of {self.size} peers run from 0 to {self.size - 1}")
         return self.mixing_at(number).neighborhood(rank)
 
     def connections(self, rank: int, rounds: int) -> tuple[int, ...]:
         """See `Graphs.connections`."""
-        check_rank(rank, self.size)
         if not self.changing:
             return self.at(0, rank).others
         return tuple(np.flatnonzero(_met(self, min(rounds, self.repeats or rounds))[rank]).tolist())
