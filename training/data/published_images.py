@@ -1,4 +1,7 @@
-"""Images of papers, from files as they are published: digits, MNIST, EMNIST, FEMNIST, CIFAR and Tiny ImageNet."""
+"""Images of papers, from files as they are published: digits, MNIST, EMNIST, FEMNIST, CIFAR and Tiny ImageNet.
+
+Each reader raises a TaskError where a file is missing or damaged.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import io
 import json
 import pickle
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +23,6 @@ from dpeer.training.data.files import Source, read_images, whole
 from dpeer.training.data.pool import Data, Pool
 
 _CIFAR = "https://www.cs.toronto.edu/~kriz/cifar.html ('python version')"
-_CIFAR10, _CIFAR100 = Source("cifar10", _CIFAR), Source("cifar100", _CIFAR)
 _MNIST = Source("mnist", "https://github.com/cvdfoundation/mnist (idx) or https://keras.io/api/datasets/mnist (npz)")
 _EMNIST = Source("emnist", "https://www.nist.gov/itl/products-and-services/emnist-dataset (binary format, gzip.zip)")
 _FEMNIST = Source("femnist", "https://github.com/TalwalkarLab/leaf (data/femnist/preprocess.sh)")
@@ -56,33 +58,27 @@ def digits() -> Data:
 
 
 def cifar10(*, data: str | None = None) -> Data:
-    """60,000 images (3, 32, 32) of 10 classes, 10,000 of them for testing; `data` is or holds `cifar-10-batches-py`.
-
-    Raises:
-        TaskError: The folder or a file is missing or damaged.
-    """
-    where = _CIFAR10.folder(data, "cifar-10-batches-py", "cifar-10-batches-py")
-    train = [where / f"data_batch_{number}" for number in range(1, 6)]
-    pools = [_cifar_pool(_CIFAR10, paths, b"labels", 10) for paths in (train, [where / "test_batch"])]
-    return Data(pools[0], pools[1], 10, pixels=True)
+    """60,000 images (3, 32, 32) of 10 classes, 10,000 of them for testing; `data` is or holds `cifar-10-batches-py`."""
+    train = [f"data_batch_{number}" for number in range(1, 6)]
+    return _cifar(Source("cifar10", _CIFAR), data, "cifar-10-batches-py", (train, ["test_batch"]), b"labels", 10)
 
 
 def cifar100(*, data: str | None = None) -> Data:
-    """60,000 images (3, 32, 32) of 100 classes, 10,000 of them for testing; `data` is or holds `cifar-100-python`.
-
-    Raises:
-        TaskError: The folder or a file is missing or damaged.
-    """
-    where = _CIFAR100.folder(data, "cifar-100-python", "cifar-100-python")
-    pools = [_cifar_pool(_CIFAR100, [where / name], b"fine_labels", 100) for name in ("train", "test")]
-    return Data(pools[0], pools[1], 100, pixels=True)
+    """60,000 images (3, 32, 32) of 100 classes, 10,000 of them for testing; `data` is or holds `cifar-100-python`."""
+    source = Source("cifar100", _CIFAR)
+    return _cifar(source, data, "cifar-100-python", (["train"], ["test"]), b"fine_labels", 100)
 
 
-def _cifar_pool(source: Source, paths: Sequence[Path], labels: bytes, classes: int) -> Pool:
-    batches = [_batch(source, path, labels, classes) for path in paths]
-    pixels, numbers = (np.concatenate(parts) for parts in zip(*batches, strict=True))
-    source.check(paths[0], len(numbers) > 0, "at least one image")
-    return Pool(torch.from_numpy(pixels.reshape(-1, 3, 32, 32)), torch.from_numpy(numbers))
+def _cifar(
+    source: Source, data: str | None, folder: str, names: tuple[list[str], list[str]], labels: bytes, classes: int
+) -> Data:
+    where, pools = source.folder(data, folder, folder), []
+    for paths in ([where / name for name in part] for part in names):
+        batches = [_batch(source, path, labels, classes) for path in paths]
+        pixels, numbers = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+        source.check(paths[0], len(numbers) > 0, "at least one image")
+        pools.append(Pool(torch.from_numpy(pixels.reshape(-1, 3, 32, 32)), torch.from_numpy(numbers)))
+    return Data(pools[0], pools[1], classes, pixels=True)
 
 
 def _batch(source: Source, path: Path, labels: bytes, classes: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -129,10 +125,7 @@ def tiny_imagenet(*, data: str | None = None) -> Data:
     """110,000 images (3, 64, 64) of 200 classes, numbered as in ``wnids.txt``; `data` is or holds `tiny-imagenet-200`.
 
     The 10,000 images of ``val`` are the test pool: those in ``test`` have no published labels. Some images are
-    grey; they become RGB.
-
-    Raises:
-        TaskError: A file is missing or damaged, or Pillow is not installed.
+    grey; they become RGB. Pillow reads them.
     """
     where = _TINY.folder(data, "tiny-imagenet-200", "tiny-imagenet-200")
     with _TINY.reading(_TINY.need(where / "wnids.txt")):
@@ -185,9 +178,6 @@ def mnist(*, data: str | None = None) -> Data:
     Args:
         data: A folder with the four idx files (``.gz`` or not), or with ``mnist.npz``; or such a file itself: arrays
             ``x_train, y_train, x_test, y_test``, and ``writer_train, writer_test`` where the writers are known.
-
-    Raises:
-        TaskError: A file is missing or damaged.
     """
     if data is not None and data.endswith(".npz"):
         return _mnist_npz(_MNIST.need(Path(data).expanduser()))
@@ -195,11 +185,8 @@ def mnist(*, data: str | None = None) -> Data:
     where = _MNIST.folder(data, "train-images-idx3-ubyte.gz ..., or mnist.npz", "mnist", "raw", "MNIST/raw")
     if (where / "mnist.npz").is_file():
         return _mnist_npz(where / "mnist.npz")
-    pools = []
-    for name in ("train", "t10k"):
-        images, labels = _idx_pair(_MNIST, where, name, ", or mnist.npz")
-        pools.append(_characters(_MNIST, where / f"{name}-images-idx3-ubyte", images, labels, 10))
-    return Data(pools[0], pools[1], 10, pixels=True, mirrored=False)
+    train, test = (_idx_pool(_MNIST, where, name, ", or mnist.npz", 10) for name in ("train", "t10k"))
+    return Data(train, test, 10, pixels=True, mirrored=False)
 
 
 def emnist(*, data: str | None = None, split: Split = "byclass") -> Data:
@@ -213,22 +200,18 @@ def emnist(*, data: str | None = None, split: Split = "byclass") -> Data:
         data: A folder with the split's four idx files (``.gz`` or not), or the one around NIST's ``gzip`` or
             torchvision's ``EMNIST/raw``.
         split: One of `CLASSES`.
-
-    Raises:
-        TaskError: A file is missing or damaged.
     """
     holds = f"emnist-{split}-train-images-idx3-ubyte.gz ..."
     where = _EMNIST.folder(data, holds, "gzip", "raw", "EMNIST/raw", "emnist/gzip", "emnist")
     there = [other for other in CLASSES if any(where.glob(f"emnist-{other}-train-images*"))]
     others = f" (of split={split}; the folder holds split={', '.join(there)})" if there and split not in there else ""
-    pools = []
-    for name in (f"emnist-{split}-train", f"emnist-{split}-test"):
-        images, labels = _idx_pair(_EMNIST, where, name, others)
-        # These files hold each image column by column, not row by row as the format and MNIST's files have it: read as
-        # they are, characters lie on their side, mirrored. Upright ones look as those of MNIST and FEMNIST do.
-        upright, path = images.swapaxes(1, -1), where / f"{name}-images-idx3-ubyte"
-        pools.append(_characters(_EMNIST, path, upright, labels, CLASSES[split], _FIRST.get(split, 0)))
-    return Data(pools[0], pools[1], CLASSES[split], pixels=True, mirrored=False)
+    # These files hold each image column by column, not row by row as the format and MNIST's files have it: read as they
+    # are, characters lie on their side, mirrored. Upright ones look as those of MNIST and FEMNIST do.
+    train, test = (
+        _idx_pool(_EMNIST, where, f"emnist-{split}-{part}", others, CLASSES[split], _FIRST.get(split, 0), lying=True)
+        for part in ("train", "test")
+    )
+    return Data(train, test, CLASSES[split], pixels=True, mirrored=False)
 
 
 def _mnist_npz(path: Path) -> Data:
@@ -245,9 +228,15 @@ def _mnist_npz(path: Path) -> Data:
     return Data(pools[0], pools[1], 10, "writer" if known else None, pixels=True, mirrored=False)
 
 
-def _idx_pair(source: Source, where: Path, name: str, otherwise: str) -> list[NDArray[np.uint8]]:
-    """The images and labels of one pool; `otherwise` names in errors what the folder could hold instead."""
-    return [_idx(source, where, f"{name}-{what}", size, otherwise) for what, size in (("images", 3), ("labels", 1))]
+def _idx_pool(
+    source: Source, where: Path, name: str, otherwise: str, classes: int, first: int = 0, *, lying: bool = False
+) -> Pool:
+    """The samples of one pool; `otherwise` names in errors what the folder could hold instead."""
+    images, labels = (
+        _idx(source, where, f"{name}-{of}", size, otherwise) for of, size in (("images", 3), ("labels", 1))
+    )
+    path = where / f"{name}-images-idx3-ubyte"
+    return _characters(source, path, images.swapaxes(1, 2) if lying else images, labels, classes, first)
 
 
 def _idx(source: Source, where: Path, name: str, dimensions: int, otherwise: str) -> NDArray[np.uint8]:
@@ -293,9 +282,6 @@ def femnist(*, data: str | None = None) -> Data:
     Args:
         data: A folder with ``train/*.json`` and ``test/*.json``, or with ``all_data/*.json``, or with json files of
             which peers hold out samples themselves; or LEAF's folder around it.
-
-    Raises:
-        TaskError: A file is missing or damaged.
     """
     places = ("data/femnist/data", "femnist/data", "data")  # in LEAF's folder, in `data` of that, and in `femnist`
     where = _FEMNIST.folder(data, "train/*.json and test/*.json", *places)

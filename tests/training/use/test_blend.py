@@ -19,7 +19,7 @@ from dpeer.training import Task
 from dpeer.training.device import HOST
 from dpeer.training.initial import begin_from
 from dpeer.training.state.store import Origin, write_model
-from dpeer.training.use.blend import Blend, fit_on_validation, fit_weight, log_mean, why_unsuited
+from dpeer.training.use.blend import Blend, BlendFit, fit_on_validation, fit_weight, log_mean, why_unsuited
 from dpeer.training.use.model import TrainedModel, restored
 from tests.error_texts import refused
 
@@ -46,27 +46,26 @@ def drawn(rows: int, classes: int = 3, spread: float = 1.0) -> tuple[Array, Arra
     return scores[0], scores[1], rng.integers(classes, size=rows)
 
 
-def found_weight(first: Array, second: Array, right: Array) -> float:
-    found = fit_weight(torch.from_numpy(first), torch.from_numpy(second), torch.from_numpy(right))
+def fitted(first: Array, second: Array, right: Array, *loss: Any) -> BlendFit:
+    found = fit_weight(torch.from_numpy(first), torch.from_numpy(second), torch.from_numpy(right), *loss)
     assert found is not None
-    return found.weight
+    return found
 
 
 @pytest.mark.parametrize(("rows", "classes", "spread"), [(1, 2, 1), (13, 3, 2), (100, 6, 0.5), (60, 2, 8)])
 def test_the_weight_is_that_of_the_definition(rows: int, classes: int, spread: float) -> None:
     first, second, right = drawn(rows, classes, spread)
-    found = found_weight(first, second, right)
+    found = fitted(first, second, right).weight
     assert found == pytest.approx(weight_of(first, second, right), abs=1e-9)
-    assert found_weight(second, first, right) == pytest.approx(1 - found, abs=1e-9)
-    assert found_weight(first + 7, second - 3, right) == pytest.approx(found, abs=1e-9), "scores have no zero"
+    assert fitted(second, first, right).weight == pytest.approx(1 - found, abs=1e-9)
+    assert fitted(first + 7, second - 3, right).weight == pytest.approx(found, abs=1e-9), "scores have no zero"
 
 
 @pytest.mark.parametrize("low", [-math.inf, -1e4, -1e30])
 def test_a_model_that_excludes_what_happens_is_never_taken_alone(low: float) -> None:
     first = np.array([[0.0, low], [0.0, low], [0.0, low]])
     second, right = np.zeros((3, 2)), np.array([0, 0, 1])
-    found = fit_weight(torch.from_numpy(first), torch.from_numpy(second), torch.from_numpy(right))
-    assert found is not None
+    found = fitted(first, second, right)
     assert found.weight == pytest.approx(weight_of(first, second, right), abs=1e-9)
     assert found.losses[0] > found.losses[1], "infinite, or as good as that"
     assert math.isfinite(found.losses[2])
@@ -75,31 +74,22 @@ def test_a_model_that_excludes_what_happens_is_never_taken_alone(low: float) -> 
 def test_many_rows_and_extreme_scores_leave_no_number_undefined() -> None:
     first, second, right = drawn(20_000)
     first[np.arange(len(right)), right] += 4
-    assert found_weight(first, second, right) > 0.9
-    assert found_weight(1e3 * first, 1e30 * second, right) == pytest.approx(0.95, abs=0.05)
-    hopeless = np.tile([0.0, -math.inf], (4, 1))
-    assert fit_weight(torch.from_numpy(hopeless), torch.from_numpy(hopeless), torch.ones(4, dtype=torch.long)) is None
-    assert fit_weight(torch.full((4, 2), math.nan), torch.zeros(4, 2), torch.ones(4, dtype=torch.long)) is None
+    assert fitted(first, second, right).weight > 0.9
+    assert fitted(1e3 * first, 1e30 * second, right).weight == pytest.approx(0.95, abs=0.05)
+    hopeless, ones = torch.tensor([[0.0, -math.inf]] * 4), torch.ones(4, dtype=torch.long)
+    assert fit_weight(hopeless, hopeless, ones) is None
+    assert fit_weight(torch.full((4, 2), math.nan), torch.zeros(4, 2), ones) is None
 
 
 def test_rows_without_a_label_and_weights_of_classes_count_as_in_the_loss() -> None:
-    first, second, right = drawn(40)
-    more, others = (np.concatenate([one, np.full((5, 3), 9.0)]) for one in (first, second))
-    labels = np.concatenate([right, np.full(5, -100)])
-    assert found_weight(more, others, labels) == pytest.approx(found_weight(first, second, right), abs=1e-12)
-    weights = torch.tensor([1.0, 3.0, 0.5], dtype=torch.float64)
-
-    def weighted(scores: Tensor, targets: Tensor) -> Tensor:
-        return cross_entropy(scores, targets, weight=weights)
-
-    found = fit_weight(torch.from_numpy(first), torch.from_numpy(second), torch.from_numpy(right), weighted)
-    assert found is not None
-    share = weights.numpy()[right] / weights.numpy()[right].sum()
-    tried = np.arange(21) / 20
-    p = [w * softmax(first) + (1 - w) * softmax(second) for w in tried]
-    log = np.array([40 * (share * np.log(one[np.arange(40), right])).sum() for one in p])
-    likelihood = np.exp(log - log.max())
-    assert found.weight == pytest.approx((tried * likelihood).sum() / likelihood.sum(), abs=1e-9)
+    """With weights of 1 and 2, as if each row of the second class stood there twice, but for the number of rows."""
+    first, second, right = drawn(40, 2)
+    more, others = (np.concatenate([one, np.full((5, 2), 9.0)]) for one in (first, second))
+    found = fitted(more, others, np.concatenate([right, np.full(5, -100)]))
+    assert found.weight == pytest.approx(fitted(first, second, right).weight, abs=1e-12)
+    weighted = fitted(first, second, right, nn.CrossEntropyLoss(torch.tensor([1.0, 2.0], dtype=torch.float64)))
+    twice = [*range(40), *np.flatnonzero(right)]
+    assert weighted.losses[:2] == pytest.approx(fitted(first[twice], second[twice], right[twice]).losses[:2])
 
 
 class Net(nn.Module):
