@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,12 +22,11 @@ def measure_classes(shares: Numbers, guess: Whole, truth: Whole, names: tuple[st
     if not np.isfinite(shares).all():
         wanted = ("accuracy", *_BOOTSTRAPPED, *(("sensitivity", "specificity") if binary else ()))
         return figures | {"values": dict.fromkeys(wanted, UNDEFINED)}
-    rows = Classified.of(shares, guess, truth)
-    points = _points(rows)
-    ends = bootstrap(lambda weights: weighted(rows, weights), len(truth), truth)
+    rows = Classified(shares, guess, truth)
+    ends = bootstrap(rows.weighted, len(truth), truth)
     found = {
         name: UNDEFINED if value is None else {"value": value, "low": ends[name][0], "high": ends[name][1]}
-        for name, value in points.items()
+        for name, value in rows.points.items()
     }
     classes = [
         {
@@ -52,13 +50,7 @@ def measure_classes(shares: Numbers, guess: Whole, truth: Whole, names: tuple[st
 
 def auroc_of(shares: Numbers, guess: Whole, truth: Whole) -> float | None:
     """The AUROC, of two classes that of the second, else the mean over those that occur; None if it is undefined."""
-    return _points(Classified.of(shares, guess, truth))["auroc"]
-
-
-def _points(rows: Classified) -> dict[str, float | None]:
-    """Figures by name, those of a class as ``"f1 0"``; None for one that the rows do not define."""
-    every = weighted(rows, np.ones((1, len(rows.truth))))
-    return {name: float(one) if np.isfinite(one) else None for name, (one,) in every.items()}
+    return Classified(shares, guess, truth).points["auroc"]
 
 
 def _shares_of(rows: Classified, number: int) -> dict[str, Any]:
@@ -71,85 +63,66 @@ def _shares_of(rows: Classified, number: int) -> dict[str, Any]:
 
 
 BINS = 10
+"""Bins of equal width, by which calibration is measured; a border belongs to the bin below it."""
 
 
-def confidences(shares: Numbers, guess: Whole, truth: Whole) -> tuple[Numbers, Numbers]:
-    """Predicted probabilities and the outcomes that they are held against, each of shape (rows,).
-
-    Of two classes: the probability of the second one, and whether the row is of it. Of more: the probability of the
-    predicted class, and whether it is the true one (Guo et al., On Calibration of Modern Neural Networks, ICML 2017).
-    """
-    if shares.shape[1] == 2:
-        return shares[:, 1], (truth == 1).astype(np.float64)
-    return shares[np.arange(len(shares)), guess], (guess == truth).astype(np.float64)
-
-
-def bin_of(confidence: Numbers) -> Whole:
-    """The number of each row's bin of equal width; a border belongs to the bin below it, as in the paper."""
-    inner = np.linspace(0, 1, BINS + 1)[1:-1]
-    return np.searchsorted(inner, confidence).astype(np.int64)
-
-
-@dataclass(frozen=True, eq=False)
 class Classified:
-    """The predictions, truth and errors of each row, from which figures are computed.
+    """Predictions and the truth of rows, from which figures are computed.
 
-    Attributes:
+    Args:
         shares: Predicted probabilities, shape (rows, classes).
         guess: Predicted classes.
         truth: True classes.
-        squares: The row's part of the Brier score (1950): of two classes the squared error of the second one's
-            probability, of more the sum of all classes' squared errors.
-        confidence, hit: See `confidences`.
     """
 
-    shares: Numbers
-    guess: Whole
-    truth: Whole
-    squares: Numbers
-    confidence: Numbers
-    hit: Numbers
-
-    @classmethod
-    def of(cls, shares: Numbers, guess: Whole, truth: Whole) -> Classified:
-        """What follows from predictions and truth."""
+    def __init__(self, shares: Numbers, guess: Whole, truth: Whole) -> None:
+        self.shares, self.guess, self.truth = shares, guess, truth
+        each, binary = np.arange(len(truth)), shares.shape[1] == 2
         errors = shares.copy()
-        errors[np.arange(len(truth)), truth] -= 1.0
-        squares = errors[:, 1] ** 2 if shares.shape[1] == 2 else (errors**2).sum(axis=1)
-        return cls(shares, guess, truth, squares, *confidences(shares, guess, truth))
+        errors[each, truth] -= 1.0
+        # Each row's part of the Brier score (1950): of two classes the second one's alone.
+        self._squares = errors[:, 1] ** 2 if binary else (errors**2).sum(axis=1)
+        # Of two classes the probability of the second one, and whether the row is of it; of more that of the predicted
+        # class, and whether it is the true one (Guo et al., On Calibration of Modern Neural Networks, ICML 2017).
+        confidence, hit = (shares[:, 1], truth == 1) if binary else (shares[each, guess], guess == truth)
+        self._gaps = confidence - hit.astype(np.float64)
+        self._bins = np.searchsorted(np.linspace(0, 1, BINS + 1)[1:-1], confidence).astype(np.int64)
 
+    @property
+    def points(self) -> dict[str, float | None]:
+        """Figures by name, those of a class as ``"f1 0"``; None for one that the rows do not define."""
+        every = self.weighted(np.ones((1, len(self.truth))))
+        return {name: float(one) if np.isfinite(one) else None for name, (one,) in every.items()}
 
-def weighted(rows: Classified, weights: Numbers) -> dict[str, Numbers]:
-    """Every figure of every resample, by how often each row counts in it; those of a class are named ``"auroc 1"``."""
-    count, classes = weights.sum(axis=1), rows.shares.shape[1]
-    right = (rows.guess == rows.truth).astype(np.float64)
-    there = _by(rows.truth, weights, classes)
-    hits, guessed = _by(rows.truth, weights * right, classes), _by(rows.guess, weights, classes)
-    recall = _divide(hits, there)
-    f1 = np.where(there > 0, _divide(2 * hits, there + guessed), np.nan)
-    gaps = _by(bin_of(rows.confidence), weights * (rows.confidence - rows.hit), BINS)
-    auroc = np.stack([_auroc(rows, number, weights) for number in range(classes)], axis=1)
-    binary = classes == 2
-    found = {
-        "balanced_accuracy": _mean(recall),
-        "f1": f1[:, 1] if binary else _mean(f1),
-        "auroc": auroc[:, 1] if binary else _mean(auroc),
-        "brier": weights @ rows.squares / count,
-        "ece": np.abs(gaps).sum(axis=1) / count,
-    }
-    found |= {f"f1 {number}": f1[:, number] for number in range(classes)}
-    return found | {f"auroc {number}": auroc[:, number] for number in range(classes)}
+    def weighted(self, weights: Numbers) -> dict[str, Numbers]:
+        """Every figure of every resample, by how often each row counts in it: `weights`, shape (resamples, rows)."""
+        count, classes = weights.sum(axis=1), self.shares.shape[1]
+        right = (self.guess == self.truth).astype(np.float64)
+        there = _by(self.truth, weights, classes)
+        hits, guessed = _by(self.truth, weights * right, classes), _by(self.guess, weights, classes)
+        recall = _divide(hits, there)
+        f1 = np.where(there > 0, _divide(2 * hits, there + guessed), np.nan)
+        auroc = np.stack([self._auroc(number, weights) for number in range(classes)], axis=1)
+        binary = classes == 2
+        found = {
+            "balanced_accuracy": _mean(recall),
+            "f1": f1[:, 1] if binary else _mean(f1),
+            "auroc": auroc[:, 1] if binary else _mean(auroc),
+            "brier": weights @ self._squares / count,
+            "ece": np.abs(_by(self._bins, weights * self._gaps, BINS)).sum(axis=1) / count,
+        }
+        found |= {f"f1 {number}": f1[:, number] for number in range(classes)}
+        return found | {f"auroc {number}": auroc[:, number] for number in range(classes)}
 
-
-def _auroc(rows: Classified, number: int, weights: Numbers) -> Numbers:
-    """One class against the rest: the chance that a row of it scores higher than another (Mann and Whitney, 1947)."""
-    is_it = rows.truth == number
-    if is_it.all() or not is_it.any():
-        return np.full(len(weights), np.nan)
-    scores, place = np.unique(rows.shares[:, number], return_inverse=True)
-    yes, no = (_by(place[chosen], weights[:, chosen], len(scores)) for chosen in (is_it, ~is_it))
-    below = np.cumsum(no, axis=1) - no
-    return _divide((yes * (below + no / 2)).sum(axis=1), yes.sum(axis=1) * no.sum(axis=1))
+    def _auroc(self, number: int, weights: Numbers) -> Numbers:
+        """One class against the rest: the chance that a row of it scores higher (Mann and Whitney, 1947)."""
+        is_it = self.truth == number
+        if is_it.all() or not is_it.any():
+            return np.full(len(weights), np.nan)
+        scores, place = np.unique(self.shares[:, number], return_inverse=True)
+        yes, no = (_by(place[chosen], weights[:, chosen], len(scores)) for chosen in (is_it, ~is_it))
+        below = np.cumsum(no, axis=1) - no
+        return _divide((yes * (below + no / 2)).sum(axis=1), yes.sum(axis=1) * no.sum(axis=1))
 
 
 def _by(key: Whole, weights: Numbers, count: int) -> Numbers:

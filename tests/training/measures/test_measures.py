@@ -11,7 +11,7 @@ from scipy.stats import bootstrap as scipy_bootstrap
 from sklearn import metrics
 
 from dpeer.training.measures import measure, plain
-from dpeer.training.measures.classification import Classified, weighted
+from dpeer.training.measures.classification import Classified
 from dpeer.training.measures.intervals import UNDEFINED, bootstrap, wilson
 
 
@@ -111,7 +111,7 @@ def test_a_resample_has_the_figures_that_scikit_learn_gives_for_its_rows(classes
     shares, guess, y = scores.double().softmax(1).numpy(), scores.argmax(1).numpy(), truth.numpy()
     drawn = np.random.default_rng(1).integers(0, 50, (6, 50))
     weights = np.stack([np.bincount(rows, minlength=50) for rows in drawn]).astype(float)
-    found = weighted(Classified.of(shares, guess, y), weights)
+    found = Classified(shares, guess, y).weighted(weights)
     for number, rows in enumerate(drawn):
         expected = plain(measure(scores[rows], truth[rows]))
         for name in ("auroc", "f1", "balanced_accuracy", "brier", "ece"):
