@@ -62,21 +62,15 @@ class LocalBaseline:
 
     Args:
         task: A task that no other learner trains; see `independent_copy`.
-        hyperparameters: Those of the peer.
+        hyperparameters: Those of the peer; what is not listed here is as in `build_learner`.
         gradients: How many gradients of a sample the peer's algorithm computes in a round (`Algorithm.gradients`).
         takes_part: Whether the peer takes part in a round; in others this one does not train either.
-        rank: This peer.
-        seed: The federation's seed.
-        keep: See `TorchLearner`.
-        evaluate_on: See `TorchLearner`.
         evaluate_every: In which rounds the best model is looked for.
-        compute: The device and precision.
 
     Attributes:
         learner: The model, the card of that, and with ``keep="best"`` the loss that has chosen it.
         epochs: Passes over the data in a round.
-        completed: The number of rounds that it has completed.
-        rounds: The number of rounds in all.
+        completed: The number of rounds that it has completed, of `rounds` in all.
     """
 
     def __init__(

@@ -29,22 +29,16 @@ _PACKED = (".zip", ".tar", ".tgz", ".gz", ".bz2")
 
 @dataclass(frozen=True)
 class Source:
-    """The files of a published data set; every error is one line that names the task and the file, or where it is from.
+    """The files of a task's published data set, and the place where people get them.
 
-    Attributes:
-        task: The task's name.
-        place: Where people get the files.
+    Every error is a TaskError of one line, which names the task and the file, or the place.
     """
 
     task: str
     place: str
 
     def folder(self, data: str | None, holds: str, *places: str) -> Path:
-        """The folder that holds the data: ``--task-option data=`` itself, or one of the `places` in it, which go first.
-
-        Raises:
-            TaskError: No such folder exists; the message says what it must hold.
-        """
+        """The folder of the data: one of the `places` in ``--task-option data=``, or that folder itself."""
         if not data:
             asked = f"--task-option data=DIR, the folder that holds {holds}; from {self.place}"
             raise TaskError(f"task {self.task!r} needs {asked}")
@@ -63,11 +57,7 @@ class Source:
         )
 
     def need(self, path: Path, where: str = "") -> Path:
-        """The path of a file that must exist; `where` says where in the source it is.
-
-        Raises:
-            TaskError: It does not.
-        """
+        """The path of a file that must exist; `where` says where in the source it is."""
         if not path.is_file():
             raise TaskError(
                 f"task {self.task!r}: expected the file {path.name} in {path.parent}; from {self.place}{where}"
@@ -79,11 +69,7 @@ class Source:
         return blame(f"task {self.task!r}: {path} cannot be read", lambda: f"get it anew from {self.place}")
 
     def arrays(self, path: Path, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, NDArray[Any]]:
-        """Arrays of an .npz file, by name: those that it must have, and that it may have; others are not read.
-
-        Raises:
-            TaskError: It is damaged, or lacks one of the arrays.
-        """
+        """Arrays of an .npz file, by name: those that it must have, and that it may have; others are not read."""
         with self.reading(path), np.load(path, allow_pickle=False) as found:
             there = ", ".join(found.files[:_LISTED]) + (", ..." if len(found.files) > _LISTED else "")
             self.check(path, {*names} <= {*found.files}, f"arrays {', '.join(names)}; it has {there or 'none'}")

@@ -30,9 +30,6 @@ def har(*, data: str | None = None) -> Data:
     Args:
         data: The folder "UCI HAR Dataset", the one around it, or an .npz file of arrays ``x`` (windows, 128, 9),
             ``y``, ``subject`` and ``is_test``.
-
-    Raises:
-        TaskError: A file is missing or damaged.
     """
     if data is not None and data.endswith(".npz"):
         x, y, subject, is_test = _npz(_SOURCE.need(Path(data).expanduser()))

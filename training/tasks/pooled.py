@@ -60,15 +60,7 @@ class Division(NamedTuple):
 
 
 def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *, model: str) -> Task:
-    """Build the model, then take this rank's samples.
-
-    Args:
-        data: All samples.
-        rank: This peer.
-        size: Number of peers.
-        seed: Decides who holds what.
-        choices: What the user chose; the partition is one of them.
-        model: The model, where the user chose none.
+    """Build the model, `model` where the user chose none, then take this rank's samples, as the seed divides them.
 
     Raises:
         PartitionError: The data cannot be divided so.

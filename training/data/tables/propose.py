@@ -47,10 +47,7 @@ class Proposed(NamedTuple):
 def propose(sheet: Sheet, target: str | None = None, group: str | None = None) -> Proposed:
     """What the columns of a table probably are.
 
-    Args:
-        sheet: The table.
-        target: The column to predict; one of `TARGETS`, or the last, if None.
-        group: The column that says which rows belong together; one with such a name if None.
+    Without a target one of `TARGETS` is to be predicted, or the last; without a group a column with such a name is it.
 
     Raises:
         UnknownName: A column does not exist.
