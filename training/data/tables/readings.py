@@ -132,7 +132,6 @@ _MINUS = "\u2212\u2010\u2011\u2013\ufe63\uff0d"
 _WIDE = str.maketrans("\uff0b\uff0e\uff0c\uff1a\uff0f\uff05\uff1c\uff1e", "+.,:/%<>")
 _BOUND = re.compile(r"(?P<sign><=|>=|[<>\u2264\u2265])\s?(?P<rest>[^\s<>=].*)")
 _CLOCK = re.compile(r"(?P<sign>[+-]?)(?P<first>[0-9]{1,6}):(?P<second>[0-5][0-9])(:(?P<third>[0-5][0-9](\.[0-9]+)?))?")
-_BRACKETS = re.compile(r"\((?P<number>[^()]+)\)")
 _PAIR = re.compile(r"(?P<first>[0-9.,]+)\s?/\s?(?P<second>[0-9.,]+)")
 _MONEY = "$\u20ac\u00a3\u00a5\u20b9"
 _DRESSED = re.compile(
@@ -158,10 +157,6 @@ def numbers(cell: str, decimal: str = ".", unit: str = "") -> tuple[Reading, ...
         return tuple(one._replace(bound=bound) for one in _dressed(inner, "as bounds (< or >)"))
     if match := _CLOCK.fullmatch(cell):
         return _clock(match, unit)
-    if match := _BRACKETS.fullmatch(cell):
-        inner = [one for one in numbers(match["number"], decimal, unit) if one.value > 0]
-        both = [(one, sign * one.value) for one in inner for sign in (-1, 1)]
-        return tuple(one._replace(value=value, shown=f"{value:g}") for one, value in both)
     if match := _PAIR.fullmatch(cell):
         first, second = (as_number(match[key], decimal) for key in ("first", "second"))
         if first is None or not second:
@@ -178,8 +173,6 @@ def advice(cell: str) -> str:
         return "make two columns of it, or write one number"
     if ":" in cell:
         return "write times as h:mm:ss"
-    if cell.startswith("("):
-        return "write a minus in place of brackets"
     return "state the unit" if re.search(r"10[\^*]", cell) else "write numbers without marks for thousands"
 
 

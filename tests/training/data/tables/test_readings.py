@@ -169,7 +169,6 @@ def test_dates_with_digits_that_touch_have_all_of_them() -> None:
     [
         ("120/80", "two readings (120 and 80 or 1.5): make two columns of it, or write one number: "),
         ("03:27", "two readings (3 h 27 min or 3 min 27 s): write times as h:mm:ss: "),
-        ("(5.2)", "two readings (-5.2 or 5.2): write a minus in place of brackets: "),
         ("1,789", "two readings (1.789 or 1789): write numbers without marks for thousands: "),
         ("72 kg", "a number in another unit than the column's, '': "),
         ("<5", "a bound, not a value: limits = true reads it: "),
