@@ -36,7 +36,7 @@ def measure(outputs: Any, targets: Any, classes: tuple[str, ...] = (), *, values
         if outputs.shape != targets.shape or outputs.numel() != len(outputs):
             return None
         return _measure_values(outputs.double().numpy().reshape(-1), targets.double().numpy().reshape(-1))
-    found = _classified(outputs, targets)
+    found = classified(outputs, targets)
     if found is None:
         return None
     names = tuple(classes[number] if number < len(classes) else str(number) for number in range(outputs.shape[1]))
@@ -45,11 +45,11 @@ def measure(outputs: Any, targets: Any, classes: tuple[str, ...] = (), *, values
 
 def auroc(outputs: Tensor, targets: Tensor) -> float | None:
     """The AUROC alone, without its interval, as `measure` has it; None if it is undefined."""
-    found = _classified(outputs.detach().cpu(), targets.detach().cpu())
+    found = classified(outputs.detach().cpu(), targets.detach().cpu())
     return None if found is None or not np.isfinite(found[0]).all() else auroc_of(*found)
 
 
-def _classified(outputs: Tensor, targets: Tensor) -> tuple[Numbers, Whole, Whole] | None:
+def classified(outputs: Tensor, targets: Tensor) -> tuple[Numbers, Whole, Whole] | None:
     """Predicted probabilities, predicted classes and true ones; None where these are no scores of classes."""
     if outputs.ndim != 2 or outputs.shape[1] < 2 or not outputs.is_floating_point():
         return None
@@ -95,4 +95,4 @@ def _errors(weights: Numbers, predicted: Numbers, truth: Numbers) -> dict[str, N
     return {"mae": weights @ np.abs(errors) / count, "rmse": np.sqrt(squares / count), "r2": r2}
 
 
-__all__ = ["Measured", "auroc", "measure", "plain"]
+__all__ = ["Measured", "auroc", "classified", "measure", "plain"]

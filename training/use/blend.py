@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from dpeer.training.batch_loader import Batches
 from dpeer.training.device import Compute
 from dpeer.training.evaluation import predictions
+from dpeer.training.measures import classified
 from dpeer.training.objective import predicts_values
 from dpeer.training.task import Loss, Task
 
@@ -107,15 +108,8 @@ def fit_on_validation(first: nn.Module, second: nn.Module, task: Task, loss: Los
         return why
     data = Batches("validation", task.validation, task.collate, compute)
     found = [predictions(model, data) for model in (first, second)]
-    if found[0] is None or found[1] is None or not all(_classified(*one) for one in found if one):
+    if found[0] is None or found[1] is None or any(classified(*one) is None for one in found if one):
         return "the models' outputs are not class scores of shape (rows, classes) for class numbers"
     (scores, targets), (others, _) = found[0], found[1]
     weighed = fit_weight(scores, others, targets, loss)
     return "their validation loss is not finite" if weighed is None else weighed
-
-
-def _classified(scores: Tensor, targets: Tensor) -> bool:
-    """Whether these are scores of classes, and the class numbers of as many rows."""
-    if scores.ndim != 2 or scores.shape[1] < 2 or targets.shape != scores.shape[:1]:
-        return False
-    return not (targets.is_floating_point() or targets.is_complex()) and int(targets.max()) < scores.shape[1]
