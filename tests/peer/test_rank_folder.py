@@ -1,6 +1,8 @@
 """A rank's folder: metrics that other programs change, failed runs, and bodies in the checkpoint."""
 
+import gc
 import json
+import weakref
 
 import pytest
 
@@ -40,7 +42,7 @@ class Silent:
 
 def begun(out, fingerprint=OURS, *, resume=False, learner=None, warn=lambda message: None, first=0, every=1):
     """A rank's folder in which a run has begun at round `first`."""
-    config = PeerConfig(0, 4, None, fingerprint, out=out, resume=resume, checkpoint_every=every)
+    config = PeerConfig(0, fingerprint["rounds"], None, fingerprint, out=out, resume=resume, checkpoint_every=every)
     files = RankFolder(config, learner or Silent(), Outbox(), {}, {}, warn)
     assert files.take_up() == first
     files.begin()
@@ -52,6 +54,32 @@ def run(files, *numbers):
     for number in numbers:
         files.complete({"round": number, "accuracy": number / 10, "bytes_sent": 5, "heard": [1]})
         files.save()
+
+
+class Copying(Silent):
+    """A learner of which only one copy may exist at a time."""
+
+    def __init__(self):
+        self.copies, self.most = weakref.WeakSet(), 0
+
+    def copied(self):
+        def copy(directory): ...
+
+        self.copies.add(copy)
+        gc.collect()
+        self.most = max(self.most, len(self.copies))
+        return copy
+
+
+@pytest.mark.parametrize(("rounds", "left"), [(1, 1), (2, 1), (3, 3), (5, 3), (6, 6), (8, 6)])
+def test_after_a_crash_a_run_goes_on_from_the_last_checkpoint(tmp_path, rounds, left):
+    learner = Copying()
+    first = begun(tmp_path, OURS | {"rounds": 9}, learner=learner, every=3)
+    run(first, *range(rounds))
+    assert (first.progress.completed, learner.most) == (rounds, 1)
+    begun(tmp_path, OURS | {"rounds": 9}, resume=True, first=left, every=3)
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == left
+    begun(tmp_path, OURS | {"rounds": 9}, resume=True, first=left)
 
 
 def of_summary(out, *names):
@@ -209,25 +237,18 @@ WHOLE = RoundLimit(1.0, None, None)
 @pytest.mark.parametrize(("every", "kept"), [(1, [2, 3]), (3, [0, 1, 2, 3])])
 def test_rounds_that_may_be_trained_again_have_the_limit_with_which_they_were_released(every, kept, tmp_path):
     """Those since the last checkpoint; a round that no process has released has a limit of its own."""
-
-    def begun_with_a_budget(*, resume, first):
-        config = PeerConfig(0, 9, None, OURS, out=tmp_path, resume=resume, checkpoint_every=every, round_seconds="auto")
-        files = RankFolder(config, Silent(), Outbox(), {}, {})
-        assert files.take_up() == first
-        files.begin()
-        return files
-
-    files = begun_with_a_budget(resume=False, first=0)
+    ours = OURS | {"rounds": 9}
+    files = begun(tmp_path, ours, every=every)
     run(files, 0)
     limits = [WHOLE, RoundLimit(0.5, 2.5, 5.0), RoundLimit(0.3, 1.5, 5.0), RoundLimit(0.1, 0.25, 2.5)]
     for number, limit in enumerate(limits):
         files.releases.note(number, limit)
-    again = begun_with_a_budget(resume=True, first=1)
+    again = begun(tmp_path, ours, resume=True, every=every, first=1)
     assert {number: again.releases.recorded(number) for number in range(6)} == {
         number: (limits[number] if number in kept else WHOLE) if number <= 3 else None for number in range(6)
     }
     assert again.releases.last_limit == limits[3]
-    assert begun_with_a_budget(resume=False, first=0).releases.recorded(1) is None, "a new run"
+    assert begun(tmp_path, ours, every=every).releases.recorded(1) is None, "a new run"
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,14 @@
 
 import asyncio
 import errno
-import gc
 import json
 import threading
-import weakref
 
 import msgpack
 import numpy as np
 import pytest
 
 from dpeer.peer import checkpoint
-from dpeer.peer.config import PeerConfig
-from dpeer.peer.core.bodies import Outbox
-from dpeer.peer.rank_folder import RankFolder
 from dpeer.topology import Isolated, build
 from tests.peer.conftest import done, expected_bodies
 
@@ -190,45 +185,3 @@ async def test_a_round_that_is_complete_when_the_peer_is_stopped_is_saved(federa
     assert done(await running, "stopped")[0].completed_rounds == 1
     assert completed(ours, tmp_path) == ([[0]], [[0]])
     assert sum(line.startswith("round 1/") for line in ours.logs[0]) == 1
-
-
-class Copying:
-    """A learner of which only one copy may exist at a time."""
-
-    figures = property(lambda self: self)
-    best_round = None
-
-    def __init__(self):
-        self.copies, self.most = weakref.WeakSet(), 0
-
-    def load(self, directory): ...
-
-    def copied(self):
-        def copy(directory): ...
-
-        self.copies.add(copy)
-        gc.collect()
-        self.most = max(self.most, len(self.copies))
-        return copy
-
-
-@pytest.mark.parametrize(("rounds", "left"), [(1, 1), (2, 1), (3, 3), (5, 3), (6, 6), (8, 6)])
-def test_after_a_crash_a_run_goes_on_from_the_last_checkpoint(tmp_path, rounds, left):
-    def files(*, resume=False, every=3):
-        config = PeerConfig(0, 9, None, {"size": 1}, out=tmp_path, resume=resume, checkpoint_every=every)
-        return RankFolder(config, learner, Outbox(), {}, {})
-
-    learner = Copying()
-    first = files()
-    first.take_up()
-    first.begin()
-    for number in range(rounds):
-        first.complete({"round": number})
-        first.save()
-    assert first.progress.completed == rounds
-    assert learner.most == 1
-    second = files(resume=True)
-    assert second.take_up() == left
-    second.begin()
-    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == left
-    assert files(resume=True, every=1).take_up() == left

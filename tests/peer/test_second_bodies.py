@@ -49,13 +49,3 @@ def test_a_second_body_is_refused_by_its_header_and_takes_no_memory():
     assert (partial.wanted, partial.buffer) == (False, None)
     assert table.inbox.dropped == {"different": 1}
     assert len(table.events("second-body")) == 1
-
-
-def test_a_body_of_which_a_part_has_come_may_be_another_one_when_it_comes_again():
-    table = ring()
-    send(table, 7.0, 64, -1)
-    table.breaks("from 2")
-    table.hear("from 2", table.hello(2))
-    send(table, 8.0, 64)
-    assert not table.inbox.dropped
-    assert not table.events("second-body")

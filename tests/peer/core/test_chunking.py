@@ -1,7 +1,6 @@
-"""Bodies that travel in chunks: over real sockets, and in virtual time on slow lines and over broken connections."""
+"""Bodies that travel in chunks: over real sockets, and in virtual time on slow lines."""
 
 import asyncio
-import dataclasses
 import hashlib
 import json
 import tempfile
@@ -18,7 +17,7 @@ from dpeer.simulation.network import Conditions
 from dpeer.simulation.virtual_time import VirtualLoop
 from dpeer.topology import build
 from dpeer.training.evaluation import Evaluation
-from tests.peer.conftest import PATIENT, QUICK, Federation, VectorLearner
+from tests.peer.conftest import QUICK, Federation, VectorLearner
 from tests.peer.table import BEAT, chunked, encoded, payload, ring
 
 SILENT = LivenessConfig(heartbeat=0)
@@ -119,58 +118,25 @@ async def test_the_bytes_of_a_body_are_counted_the_same_however_it_is_cut(federa
 
 # -- in virtual time ---------------------------------------------------------------------------------------------------
 
-LINE = Conditions(latency=(0.001, 0.001), chunk_bytes=CHUNK)
-
-
-def pair(count, line, on_sent=lambda network, nbytes: None, liveness=QUICK, **options):
-    """Two peers on a simulated line; gives the federation after its run. `on_sent` hears of the bytes sent so far."""
-
-    async def run(folder):
-        change = {rank: {"learner": Floats(rank, count), **options} for rank in range(2)}
-        ours = Federation(
-            Path(folder), "virtual", build("ring", 2), rounds=3, liveness=liveness, conditions=line, change=change
-        )
-        sent, network = 0, ours.network
-
-        def counted(source, target, frames):
-            nonlocal sent
-            sent += wire.size(frames)
-            asyncio.get_running_loop().call_soon(on_sent, network, sent)
-
-        network.on_sent = counted
-        check(ours, await ours.run(), count)
-        return ours
-
-    with tempfile.TemporaryDirectory() as folder, asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(run(folder))
-
 
 def test_while_a_body_is_on_a_slow_line_no_neighbor_is_called_hanging():
     """A body takes six times as long as it takes until the log names the neighbor, and three deadlines."""
-    slow = dataclasses.replace(LINE, bytes_per_second=160_000, chunk_bytes=2**16)
-    ours = pair(240_000, slow, say_waiting=1.0, deadline=2.0)
-    lines = [line for rank in (0, 1) for line in ours.logs[rank]]
+    slow = Conditions(latency=(0.001, 0.001), bytes_per_second=160_000, chunk_bytes=2**16)
+    change = {rank: {"learner": Floats(rank, 240_000), "say_waiting": 1.0, "deadline": 2.0} for rank in range(2)}
+
+    async def run(folder):
+        ours = Federation(
+            Path(folder), "virtual", build("ring", 2), rounds=3, liveness=QUICK, conditions=slow, change=change
+        )
+        check(ours, await ours.run(), 240_000)
+        return [line for rank in (0, 1) for line in ours.logs[rank]]
+
+    with tempfile.TemporaryDirectory() as folder, asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        lines = runner.run(run(folder))
     waiting = [line for line in lines if "has been waiting for" in line]
     assert any(" of 960.0 kB of " in line for line in waiting)
     assert not any(word in line for line in waiting for word in ("hanging", "--deadline"))
     assert not any("silent for" in line for line in lines)
-
-
-@pytest.mark.parametrize(("chunks", "noticed"), [(1, True), (7, False), (30, True)])
-def test_a_body_that_is_sent_again_on_a_new_connection_is_mixed_once(chunks, noticed):
-    """The connection breaks in the middle of a body, and both ends notice it, or the dialler; what travels is lost."""
-    line = dataclasses.replace(
-        LINE, bytes_per_second=10_000_000, chunk_bytes=2**14, flushed=0.0, listener_told=float(noticed)
-    )
-    cuts = []
-
-    def cut(network, nbytes):
-        if nbytes > chunks * 2**14 and not cuts:
-            cuts.append(nbytes)
-            network.cut(0, 1)
-
-    pair(60_001, line, cut, PATIENT)
-    assert cuts
 
 
 # -- a core by itself --------------------------------------------------------------------------------------------------
