@@ -55,7 +55,7 @@ class ConnectionSetup:
     def connected(self, link: Link, now: float) -> None:
         """Say hello on a link that was dialled and is established, perhaps once more."""
         self.part(link)
-        if self.dialling.get(link) is not None:
+        if link in self.dialling:
             self.introduce(link, now)
 
     def introduce(self, link: Link, now: float) -> None:
@@ -173,7 +173,7 @@ class ConnectionSetup:
 
     def _crosses(self, link: Link, other: Link) -> bool:
         """Whether of two links of a pair each end has dialled one."""
-        return (self.dialling.get(link) is None) != (self.dialling.get(other) is None)
+        return (link not in self.dialling) != (other not in self.dialling)
 
     def _is_second(self, link: Link, rank: int) -> bool:
         """Whether a link crosses the one that stays, which the lower rank has dialled (as in BGP), and which is heard.
@@ -185,7 +185,7 @@ class ConnectionSetup:
         neighbor = self._members[rank]
         if neighbor.link is None or neighbor.status is not Status.ALIVE or not self._crosses(link, neighbor.link):
             return False
-        return (self.dialling.get(neighbor.link) is not None) == (self._config.rank < rank)
+        return (neighbor.link in self.dialling) == (self._config.rank < rank)
 
     def _take_link(self, neighbor: Neighbor, link: Link) -> None:
         """Have the link of a neighbor's hello take the place of an earlier one."""
@@ -202,8 +202,8 @@ class ConnectionSetup:
                 )  # fmt: skip
             self.part(before)
         # A hello that is under way on this peer's own link may make that the one that stays.
-        asks = any(one.rank == rank and one.unanswered not in (None, math.inf) for _, one in self.dialling.all())
-        if self.dialling.get(link) is None and (self._config.rank > rank or not asks):
+        asks = any(one.rank == rank and one.unanswered not in (None, math.inf) for one in self.dialling.values())
+        if link not in self.dialling and (self._config.rank > rank or not asks):
             self.give_up(rank)
         self._send_queues[link].known = True
 
@@ -300,7 +300,7 @@ class ConnectionSetup:
 
     def give_up(self, rank: int) -> None:
         """Give up the links that this peer has dialled to a rank: the transport dials it no more."""
-        for link, dialled in self.dialling.all():
+        for link, dialled in [*self.dialling.items()]:
             if dialled.rank == rank:
                 self._give_up(link)
 
@@ -314,17 +314,17 @@ class ConnectionSetup:
     def _give_up(self, link: Link) -> None:
         """Give up a link that this peer has dialled."""
         self.part(link)
-        self.dialling.forget(link)
+        self.dialling.pop(link, None)
         self._state.effects.append(Close(link))
 
     def unanswered(self) -> list[Link]:
         """The links that are established, on which this peer's hello has no answer yet."""
-        return [link for link, one in self.dialling.all() if one.unanswered is not None and one.unanswered < math.inf]
+        return [link for link, one in self.dialling.items() if one.unanswered is not None and one.unanswered < math.inf]
 
     def tend(self, now: float) -> None:
         """Repeat hellos that were not answered, and dial anew the neighbors that have been silent for long."""
         effects = self._state.effects
-        for link, one in self.dialling.all():
+        for link, one in [*self.dialling.items()]:
             neighbor = self._members[one.rank]
             if one.rank not in self._keeper.to_dial and not neighbor.near and self._may_go(neighbor):
                 self._give_up(link)
@@ -341,14 +341,14 @@ class ConnectionSetup:
             elif neighbor.link != link:  # answered, but not by one that may train with us
                 self._hello(link, reply=False)
         for neighbor in self._members.every():
-            accepted = neighbor.link is not None and self.dialling.get(neighbor.link) is None
+            accepted = neighbor.link is not None and neighbor.link not in self.dialling
             if accepted and not neighbor.listed and self._may_go(neighbor):
                 effects.append(Close(neighbor.link))
                 self.part(neighbor.link)
         lost = self._lost()
         for rank in lost:
             silent = self._members[rank].link
-            if silent is not None and self.dialling.get(silent) is None:
+            if silent is not None and silent not in self.dialling:
                 self.part(silent)
         effects += self.dialling.begin(lost)
 

@@ -412,7 +412,7 @@ def _directness(address: str | None) -> int:
     return 1 if address.startswith(RELAY) else 2
 
 
-class Dialling:
+class Dialling(dict[Link, Dialled]):
     """All dialled links.
 
     A connection can die without a word, for example because a box on the way that translates addresses has forgotten
@@ -425,8 +425,8 @@ class Dialling:
     """
 
     def __init__(self, patience: float, where: Callable[[int], Place] = lambda rank: Place()) -> None:
+        super().__init__()
         self._patience, self._where = patience, where
-        self._links: dict[Link, Dialled] = {}
         self._waits: dict[int, float] = {}
         self._begun: set[int] = set()
 
@@ -435,31 +435,19 @@ class Dialling:
 
         Of two links to one rank each new connection would end the other's.
         """
-        found = sorted({*ranks} - self._begun - {one.rank for one in self._links.values()})
+        found = sorted({*ranks} - self._begun - {one.rank for one in self.values()})
         self._begun.update(found)
         return [Dial(rank, self._where(rank).address) for rank in found]
 
     def add(self, rank: int, link: Link, now: float) -> None:
         """Note that the rank is dialled on this link."""
         self._begun.discard(rank)
-        self._links[link] = Dialled(rank, now, self._waits.get(rank, self._patience), self._where(rank))
-
-    def get(self, link: Link) -> Dialled | None:
-        """The link, if this peer has dialled it."""
-        return self._links.get(link)
-
-    def all(self) -> list[tuple[Link, Dialled]]:
-        """All links."""
-        return list(self._links.items())
+        self[link] = Dialled(rank, now, self._waits.get(rank, self._patience), self._where(rank))
 
     def answered(self, link: Link) -> None:
         """Note the hello of the other side."""
-        if link in self._links:
-            self._links[link].unanswered = None
-
-    def forget(self, link: Link) -> None:
-        """Forget a link that is given up for good."""
-        self._links.pop(link, None)
+        if link in self:
+            self[link].unanswered = None
 
     def welcome(self, rank: int) -> None:
         """Note that the rank takes part: the next silence is judged like the first one."""
@@ -470,12 +458,12 @@ class Dialling:
 
         A rank that a list has given another address or key has it once it is not heard by the old one any more.
         """
-        one = self._links[link]
+        one = self[link]
         if one.place != self._where(one.rank) and (neighbor.link != link or neighbor.away):
-            del self._links[link]
+            del self[link]
             return True
         if now - max(one.since, neighbor.heard_at) < one.patience:
             return False
         self._waits[one.rank] = min(2 * one.patience, max(_LONGEST, self._patience))
-        del self._links[link]
+        del self[link]
         return True

@@ -350,7 +350,7 @@ class Core:
             return None
         if (neighbor := self.members.by_link(link)) is not None:
             queue.forget_before(neighbor.current_round - 1)  # a neighbor that never reads holds a few bodies, not all
-        elif queue.empty and self.connection_setup.dialling.get(link) is None:
+        elif queue.empty and link not in self.connection_setup.dialling:
             self.send_queues.forget(link)
         return queue.next()
 
@@ -363,7 +363,7 @@ class Core:
 
     def full(self, link: Link) -> None:
         """The link takes nothing more at present: for a stranger that does not read, nothing is kept."""
-        if self.members.by_link(link) is None and self.connection_setup.dialling.get(link) is None:
+        if self.members.by_link(link) is None and link not in self.connection_setup.dialling:
             self.send_queues.forget(link)
 
     @property

@@ -251,7 +251,7 @@ def links(world, life):
     """A peer dials each rank on one link: of two, each new connection ends the other's."""
     if life.peer is None:
         return
-    dialled = Counter(one.rank for _, one in life.peer.core.connection_setup.dialling.all())
+    dialled = Counter(one.rank for one in life.peer.core.connection_setup.dialling.values())
     for rank, count in dialled.items():
         world.check(count == 1, f"rank {life.rank} dials rank {rank} on {count} links")
 

@@ -21,7 +21,7 @@ def test_without_faults_all_mix_with_all_from_the_first_round_on(topology):
 
 
 def each_writes_on_its_own_link(patch):
-    patch.setattr(ConnectionSetup, "_is_second", lambda self, link, rank: self.dialling.get(link) is None)
+    patch.setattr(ConnectionSetup, "_is_second", lambda self, link, rank: link not in self.dialling)
 
 
 def the_other_link_is_not_given_up(patch):
