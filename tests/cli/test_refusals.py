@@ -67,6 +67,8 @@ REFUSED = {
     "simulate --size eight": "'--size': 'eight'",
     "simulate --body-lr -1": "--body-lr = -1.0",
     "simulate --keep first": "'--keep': 'first'",
+    "simulate --compress int3": "--compress = 'int3': expected float32, ",
+    "simulate --size 2 --overwrite --compress bfloat16 --algorithm dis-pfl": "--compress bfloat16, --robust none",
     "simulate --task-option data": "--task-option 'data'",
     "simulate --federation none.toml": "--federation 'none.toml': No such file or directory",
     "simulate --federation typo.toml": "unknown key 'topolgy' in typo.toml",

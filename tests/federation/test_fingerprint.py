@@ -59,6 +59,12 @@ def test_a_class_is_known_by_its_name_and_its_source(tmp_path: Path) -> None:
     assert "algorithm's source" not in builtin
 
 
+def test_a_codec_is_known_by_its_name_and_its_source() -> None:
+    assert fingerprint_of(Settings(compress="int8")).items() >= {("compress", "int8")}
+    own = fingerprint_of(Settings(compress=f"{Path(__file__).parents[2] / 'examples' / 'own_codec.py'}:OneByte"))
+    assert (own["compress"], len(own["codec's source"])) == ("OneByte", 64)
+
+
 def test_peers_compare_their_tokenizers() -> None:
     def made(label: str) -> Task:
         model = nn.Linear(2, 2)

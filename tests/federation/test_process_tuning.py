@@ -50,8 +50,14 @@ def test_peers_of_one_host_share_its_cores(monkeypatch: pytest.MonkeyPatch, rank
     assert share_of_cores(Settings(), 8) == 1
 
 
-@pytest.mark.parametrize("entry", ["import dpeer", "runpy.run_module('dpeer', run_name='__main__')"])
-@pytest.mark.parametrize("given", [{}, {"OMP_WAIT_POLICY": "ACTIVE"}, {"GOMP_SPINCOUNT": "7"}, {"KMP_BLOCKTIME": "3"}])
+MODULE = "runpy.run_module('dpeer', run_name='__main__')"
+
+
+@pytest.mark.parametrize(
+    ("entry", "given"),
+    [(MODULE, {}), ("import dpeer", {}), ("import dpeer", {"OMP_WAIT_POLICY": "ACTIVE"}),
+     ("import dpeer", {"GOMP_SPINCOUNT": "7"}), ("import dpeer", {"KMP_BLOCKTIME": "3"})],
+)  # fmt: skip
 def test_threads_wait_asleep_unless_the_user_has_set_how(entry: str, given: dict[str, str]) -> None:
     """Found in the environment, which each process that dpeer starts inherits."""
     program = (
