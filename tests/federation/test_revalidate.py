@@ -22,6 +22,9 @@ def test_options_that_were_changed_in_place_are_said() -> None:
     assert (again.algorithm_options, again.of_rank(1).batch_size) == ({"mu": 0.2}, 3)
     settings.algorithm_options["mu"] = 0.4
     assert again.algorithm_options == {"mu": 0.2}, "a run does not see what is changed while it goes on"
+    again.rank[1].batch_size = 0
+    with refused(ConfigurationError, "rank.1.batch_size = 0"):
+        revalidated(again)
 
 
 @pytest.mark.parametrize(
