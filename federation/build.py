@@ -16,11 +16,11 @@ from torch.utils.data import TensorDataset
 from dpeer import privacy
 from dpeer.exceptions import AlgorithmError, ConfigurationError
 from dpeer.federation.baseline.training import AllOrNone, BaselineTraining, baseline_training, copy_for_baseline
-from dpeer.federation.checks import check_first_weights, check_settings, first_weights_notes
+from dpeer.federation.checks import check_first_weights, check_settings
 from dpeer.federation.config import RunConfig
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.member_changes import graph_of_list, list_zero
-from dpeer.federation.notes import notes, one_by_one_notes
+from dpeer.federation.notes import notes
 from dpeer.federation.policy import find, obey
 from dpeer.federation.process_tuning import share_of_cores
 from dpeer.federation.resume_checks import check_ledger, counted, hashes, partition_of
@@ -228,10 +228,7 @@ def build(
         watch=_alert_monitor(task, config, facts),
         notes=[
             *([] if policy is None else [f"this site's policy holds, of SHA-256 {policy.sha256[:16]}…"]),
-            *notes(config, task, learner, facts, lacking=lacking),
-            *promises,
-            *one_by_one_notes(learner),
-            *first_weights_notes(task, data.init_from, config.privacy.privacy),
+            *notes(config, task, learner, facts, promises, lacking=lacking),
         ],
         promises=promises,
         partition=divided_as,

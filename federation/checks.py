@@ -192,16 +192,6 @@ def check_first_weights(task: Task, file: Path | None, privacy: str) -> None:
     )
 
 
-def first_weights_notes(task: Task, file: Path | None, privacy: str) -> list[str]:
-    """Notes at the start of a private run on first weights of a run without privacy."""
-    if privacy == "none" or task.initial is None or task.initial.origin is not Origin.NONE:
-        return []
-    return [
-        f"--init-from {file}: a run without --privacy has trained these weights: the records that it "
-        "used are not protected by this run, so they must be public"
-    ]
-
-
 def check_plugins(config: RunConfig) -> None:
     """Refuse an algorithm or a codec of a user's own whose source cannot be read, which peers compare."""
     if not is_built_in(config.algorithm):

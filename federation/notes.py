@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dpeer.federation.config import VALIDATION, RunConfig
@@ -10,6 +10,7 @@ from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import default_of
 from dpeer.training import ALGORITHMS, Task, TorchLearner
 from dpeer.training.data.holdout import FEWEST
+from dpeer.training.state.store import Origin
 from dpeer.training.use.blend import why_unsuited
 
 _LARGE = 20.0
@@ -23,8 +24,9 @@ _FEW_ROWS = 10
 
 
 def notes(
-    config: RunConfig, task: Task, learner: TorchLearner, facts: Mapping[str, Any], *, lacking: bool = False
-) -> list[str]:
+    config: RunConfig, task: Task, learner: TorchLearner, facts: Mapping[str, Any], promises: Sequence[str], *,
+    lacking: bool = False,
+) -> Iterator[str]:  # fmt: skip
     """The notes, a line each.
 
     Args:
@@ -32,57 +34,69 @@ def notes(
         task: The peer's task.
         learner: The peer's learner.
         facts: What summary.json says of the run, its settings among them.
+        promises: The lines about privacy.
         lacking: Whether validation data were to be held out by default, and could not be.
     """
-    settings, algorithm = facts["settings"], config.algorithm
-    lines = [
-        f"{settings['algorithm']} on {settings['task']}: {learner.about.samples} training samples, body of "
-        f"{learner.about.body_parameters:,} parameters, head of {learner.about.head_parameters:,}"
-    ]
+    settings, algorithm, about = facts["settings"], config.algorithm, learner.about
+    private = settings["privacy"] != "none"
+    yield (
+        f"{settings['algorithm']} on {settings['task']}: {about.samples} training samples, body of "
+        f"{about.body_parameters:,} parameters, head of {about.head_parameters:,}"
+    )
     if settings["preset"] is not None:
         preset = find_preset(settings["preset"])
         values = preset.values_for(settings["algorithm"])
         others = [name for name, value in values.items() if settings[name] != value]
-        words = preset.words_for(settings["algorithm"], *others)
-        lines.append(f"preset {settings['preset']}: {words}; {preset.remark}")
-    lines += _changed(config, learner, settings)
-    lines += _choosing(task, learner, settings["keep"], lacking=lacking)
-    lines += task.remarks
-    if not (compute := learner.about.compute).on_host:
-        lines.append(f"on {compute.device} ({compute.device_name})")
-    if settings["training_accuracy"] and settings["privacy"] != "none":
-        lines.append(
+        yield f"preset {settings['preset']}: {preset.words_for(settings['algorithm'], *others)}; {preset.remark}"
+    yield from _changed(config, learner, settings)
+    yield from _choosing(task, learner, settings["keep"], lacking=lacking)
+    yield from task.remarks
+    if not (compute := about.compute).on_host:
+        yield f"on {compute.device} ({compute.device_name})"
+    if settings["training_accuracy"] and private:
+        yield (
             "training-accuracy: it is read off training records without noise, so no epsilon covers it; it stays in "
             "this peer's metrics.jsonl and summary.json"
         )
-    if config.topology.declared and settings["privacy"] != "none":
-        lines.append(
-            "weights declared: all peers know what each rank brings, and no epsilon covers it: declare rounded numbers"
-        )
-    if task.names.get("input columns") and not settings["standardize"] and (largest := _largest(task)) > _LARGE:
-        lines.append(f"inputs go up to {largest:g}: training may diverge; --standardize scales every column")
-    lines += _few(facts, settings["evaluate_on"])
+    if config.topology.declared and private:
+        words = "all peers know what each rank brings, and no epsilon covers it: declare rounded numbers"
+        yield f"weights declared: {words}"
+    if task.names.get("input columns") and not settings["standardize"] and (largest := _largest(task, 0)) > _LARGE:
+        yield f"inputs go up to {largest:g}: training may diverge; --standardize scales every column"
+    yield from _few(facts, settings["evaluate_on"])
     target = None if task.preparation is None else task.preparation.schema.target
-    if target is not None and not target.classes and (largest := _largest_target(task)) > _LARGE:
-        lines.append(
+    if target is not None and not target.classes and (largest := _largest(task, 1)) > _LARGE:
+        yield (
             f"{target.column} goes up to {largest:g}: training may diverge; give it in a larger unit, or lower "
             "the learning rates"
         )
-    if not learner.about.shares:
-        lines.append("nothing leaves this peer: it trains alone")
+    if not about.shares:
+        yield "nothing leaves this peer: it trains alone"
     elif learner.algorithm.shares == "model" and task.head:
-        lines.append(
+        yield (
             f"{learner.algorithm.leaves} leaves this peer with {settings['algorithm']}, the task's head "
             f"({', '.join(task.head)}) included"
         )
     unused = {name for other in ALGORITHMS.values() for name in other.uses} - {*algorithm.uses}
-    if not learner.about.shares:
+    if not about.shares:
         unused |= {"compress", "robust", "max_norm"}
-    no_effect = sorted(unused & {*config.given})
-    return [*lines, *(f"{_value(name, settings)} has no effect with {settings['algorithm']}" for name in no_effect)]
+    for name in sorted(unused & {*config.given}):
+        yield f"{_value(name, settings)} has no effect with {settings['algorithm']}"
+    yield from promises
+    if about.one_by_one:
+        yield (
+            "each record's gradient is computed by itself, which takes about three times as long: of this model's or "
+            "loss's code it is not known that records stay apart (models made of torch's own modules are computed "
+            "together; Task(vmap=True) says it of yours, see docs/tasks.md)"
+        )
+    if private and task.initial is not None and task.initial.origin is Origin.NONE:
+        yield (
+            f"--init-from {config.data.init_from}: a run without --privacy has trained these weights: the records that "
+            "it used are not protected by this run, so they must be public"
+        )
 
 
-def _choosing(task: Task, learner: TorchLearner, keep: str, *, lacking: bool) -> list[str]:
+def _choosing(task: Task, learner: TorchLearner, keep: str, *, lacking: bool) -> Iterator[str]:
     """A line on how the model that is kept is chosen, and why none is where that is the default."""
     if keep != "last":
         rows, where = len(task.validation), "that the task brings"
@@ -92,42 +106,30 @@ def _choosing(task: Task, learner: TorchLearner, keep: str, *, lacking: bool) ->
         if keep == "blend" and why is None:
             which = "a blend of the federated and the local-only model, weighted by validation data,"
         line = f"{which} is kept: {rows} samples, {where}"
-        return [f"no blend: {why}; {line}" if keep == "blend" and why is not None else line]
-    if lacking:
-        return [
+        yield f"no blend: {why}; {line}" if keep == "blend" and why is not None else line
+    elif lacking:
+        yield (
             f"nothing is held out for validation, so the last round's model is kept: {VALIDATION:.0%} of "
             f"{learner.about.samples} training samples are fewer than {FEWEST}, or part what belongs together"
-        ]
-    return []
+        )
 
 
-def _few(facts: Mapping[str, Any], evaluate_on: str) -> list[str]:
+def _few(facts: Mapping[str, Any], evaluate_on: str) -> Iterator[str]:
     """Lines on classes and test rows that are too few to learn or to tell anything from."""
-    lines, counts = [], facts["class_counts"]
-    names = facts["class_names"] or list(map(str, range(len(counts or ()))))
-    there = [number for number, count in enumerate(counts or ()) if count]
-    lone = [names[number] for number in there if counts[number] == 1]
-    if len(there) == 1:
-        lines.append(
-            f"all training rows are of class {names[there[0]]}: this peer's data cannot tell any other from it"
-        )
+    counts = facts["class_counts"] or ()
+    names = facts["class_names"] or list(map(str, range(len(counts))))
+    lone = [names[number] for number, count in enumerate(counts) if count == 1]
+    if len(there := [number for number, count in enumerate(counts) if count]) == 1:
+        yield f"all training rows are of class {names[there[0]]}: this peer's data cannot tell any other from it"
     elif lone:
-        many = "es" if len(lone) > 1 else ""
-        lines.append(f"only one training row of class{many} {_some(lone)}: too few to learn from")
-    evaluated = facts["evaluated_samples"]
-    if evaluated < _FEW_ROWS:
-        rows = "one row" if evaluated == 1 else f"{evaluated} rows"
-        lines.append(
-            f"the {evaluate_on} set has {rows}: an accuracy on it goes in steps of {1 / evaluated:.3g} and tells little"
-        )
-    return lines
+        some = ", ".join(lone[:8]) + (f" and {len(lone) - 8} others" if len(lone) > 8 else "")
+        yield f"only one training row of class{'es' if len(lone) > 1 else ''} {some}: too few to learn from"
+    if (rows := facts["evaluated_samples"]) < _FEW_ROWS:
+        many = "one row" if rows == 1 else f"{rows} rows"
+        yield f"the {evaluate_on} set has {many}: an accuracy on it goes in steps of {1 / rows:.3g} and tells little"
 
 
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} others" if len(names) > 8 else "")
-
-
-def _changed(config: RunConfig, learner: TorchLearner, settings: Mapping[str, Any]) -> list[str]:
+def _changed(config: RunConfig, learner: TorchLearner, settings: Mapping[str, Any]) -> Iterator[str]:
     """A line on the values that are not those of `dpeer settings`; a default that follows from others is none such."""
     names = [
         name
@@ -138,29 +140,16 @@ def _changed(config: RunConfig, learner: TorchLearner, settings: Mapping[str, An
     found = [*(_value(name, settings) for name in names), *own]
     if settings["finish"] != default_of("finish") and learner.about.finish_rate is not None:
         found.append(f"finish {settings['finish']} at rate {learner.about.finish_rate:.2g}")
-    return [f"not at their defaults: {', '.join(found)}"] if found else []
+    if found:
+        yield f"not at their defaults: {', '.join(found)}"
 
 
-def _largest(task: Task) -> float:
-    return float(task.train.tensors[0].abs().max())
-
-
-def _largest_target(task: Task) -> float:
-    return float(task.train.tensors[1].abs().max())
+def _largest(task: Task, part: int) -> float:
+    """The largest absolute value of the training inputs (0) or targets (1)."""
+    return float(task.train.tensors[part].abs().max())
 
 
 def _value(name: str, settings: Mapping[str, Any]) -> str:
     value = settings[name]
     shown = f"{value:g}" if isinstance(value, float) else "off" if value is None else value
     return f"{name.replace('_', '-')} {shown}"
-
-
-def one_by_one_notes(learner: TorchLearner) -> list[str]:
-    """A note on the time that gradients take, where each record's is computed by itself."""
-    if not learner.about.one_by_one:
-        return []
-    return [
-        "each record's gradient is computed by itself, which takes about three times as long: of this model's or "
-        "loss's code it is not known that records stay apart (models made of torch's own modules are computed "
-        "together; Task(vmap=True) says it of yours, see docs/tasks.md)"
-    ]
