@@ -36,12 +36,8 @@ def accuracy_by_round(report: Report) -> Panel:
     before, bands = measure.trained, several and len(report.best) <= _APART
     trained = {} if before is None else _curves(report, lambda group: by_round(group, before))
     kinds: list[Artist] = [Line2D([], [], color=GREY, lw=1.7, label="after mixing")]
-    caption = f"Solid: {measure.name} of the peer whose files are here, after the round's mixing. "
-    if several:
-        caption = (
-            f"Solid: mean {measure.name} over the peers (each on its own data, none counts more) after the round's "
-            "mixing. "
-        )
+    over = "over the peers (each on its own data, none counts more)" if several else "of the peer whose files are here,"
+    caption = f"Solid: {'mean ' if several else ''}{measure.name} {over} after the round's mixing. "
     if trained:
         kinds.append(Line2D([], [], color=GREY, lw=1.2, **_DASHED, label="after local training"))
         caption += "Dashed: the same models after local training, before mixing. "
@@ -61,9 +57,8 @@ def accuracy_by_round(report: Report) -> Panel:
             axes.fill_between(curve.rounds, curve.low, curve.high, color=style["color"], alpha=0.15, lw=0)
     ends = [
         f"{group.name}: {one.mean[0]:.3f} in round {one.rounds[0]}, {one.mean[-1]:.3f} in round {one.rounds[-1]}."
-        if (one := curves.get(group.number))
-        else f"{group.name}: not evaluated."
         for group in report.best
+        if (one := curves.get(group.number))
     ]
     alt = f"Lines of mean {measure.name} by round. {' '.join(ends)}"
     return Panel(title, f"{caption}Round 1 is the first. {report.remark}", alt, figure)

@@ -84,20 +84,6 @@ def write_rows(folder: Path, measure: str, values: Sequence[float]) -> None:
     write_json(folder / ROWS, {"measure": measure, "rows": plain}, indent=None, mode=0o600)
 
 
-def read_rows(folder: Path) -> tuple[str, list[float]] | None:
-    """The measure and the figure of each row; None if the file is missing or damaged."""
-    try:
-        content = parse((folder / ROWS).read_text()) or {}
-    except (OSError, ValueError):
-        return None
-    values = content.get("rows")
-    if content.get("measure") not in ("accuracy", "test_loss") or not isinstance(values, list):
-        return None
-    if not all(isinstance(value, int | float) and math.isfinite(value) for value in values):
-        return None
-    return content["measure"], [float(value) for value in values]
-
-
 def replace(path: Path, content: str, *, mode: int = 0o666) -> None:
     """Write a file so that readers see the old content or the new, never a part; after a power loss, too."""
     with replacing(path, mode=mode) as draft:
