@@ -177,38 +177,28 @@ def test_algorithms_that_send_all_or_nothing_are_told_apart(task: str, page_of: 
 @pytest.mark.parametrize(
     ("name", "content", "what"),
     [
-        ("log.jsonl", "half a li", "log.jsonl"),
-        ("model.json", "[", "model.json"),
+        ("log.jsonl", "half a li", "log.jsonl is missing or damaged"),
+        ("model.json", "[", "model.json is missing or damaged"),
         ("metrics.jsonl", '{"round": 0, "bytes_sent": 1}\n{"rou', "metrics.jsonl, which lacks 1 of 2 rounds,"),
-        ("members.json", "{", "members.json"),
-        ("privacy/ledger.jsonl", "{}\n", "privacy/ledger.jsonl"),
-        ("checkpoint", None, "checkpoint"),
+        ("members.json", "{", "members.json is missing or damaged"),
+        ("privacy/ledger.jsonl", "{}\n", "privacy/ledger.jsonl is missing or damaged"),
+        ("checkpoint", None, "checkpoint is missing or damaged"),
+        ("summary.json", {"bytes_sent": None, "rounds": -1}, "which lacks rounds, bytes_sent,"),
+        ("summary.json", {"settings": None}, "which lacks settings,"),
+        ("summary.json", {"bytes_sent": 1}, "disagree on the bytes sent,"),
     ],
 )
-def test_a_record_that_is_damaged_or_missing_is_refused(folder: Any, name: str, content: str | None, what: str) -> None:
+def test_a_record_that_is_damaged_or_missing_is_refused(folder: Any, name: str, content: Any, what: str) -> None:
     rank = folder(privacy="sample", noise_multiplier=1.0, records=400)
     read(rank)
-    if content is None:
+    if isinstance(content, dict):
+        change(rank / name, **content)
+    elif content is None:
         (state,) = (rank / name).glob("*/state.json")
         state.write_text(state.read_text().replace('"size": 3', '"size": 4'))
     else:
         (rank / name).write_text(content)
-    with refused(ConfigurationError, f"--site {str(rank)!r}: {what} is missing or damaged"):
-        read(rank)
-
-
-@pytest.mark.parametrize(
-    ("values", "what"),
-    [
-        ({"bytes_sent": None, "rounds": -1}, "which lacks rounds, bytes_sent,"),
-        ({"settings": None}, "which lacks settings,"),
-        ({"bytes_sent": 1}, "disagree on the bytes sent,"),
-    ],
-)
-def test_a_summary_that_lacks_or_contradicts_is_refused(folder: Any, values: dict[str, Any], what: str) -> None:
-    rank = folder()
-    change(rank / "summary.json", **values)
-    with refused(ConfigurationError, "summary.json", what):
+    with refused(ConfigurationError, f"--site {str(rank)!r}: ", what):
         read(rank)
 
 
