@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -27,18 +26,13 @@ _COLORS: dict[Verdict | None, str] = {
 _ALONE: dict[str, Any] = {"ls": "", "marker": "D", "ms": 6, "mfc": "white", "mec": "black", "mew": 1.2}
 
 
-@dataclass(frozen=True)
-class _Peer:
-    """A peer's kept model at the end, and the comparison with its baseline where it has one."""
+class _Peer(NamedTuple):
+    """A peer's kept and federated models at the end, and the comparison with its baseline where it has one."""
 
     name: str
     kept: float
+    joined: float
     effect: Effect | None
-
-    @property
-    def joined(self) -> float:
-        """The federated model's value, which is not kept where validation data chose the baseline."""
-        return self.kept if self.effect is None or self.effect.joined is None else self.effect.joined
 
 
 def effects_of(run: RunFolder) -> dict[int, Effect]:
@@ -80,10 +74,12 @@ def _peers(group: Group, report: Report) -> list[_Peer]:
         effects = effects_of(run)
         seed = f", seed {run.settings.get('seed')}" if len(group.runs) > 1 else ""
         for rank, value in run.finals(measure.key).items():
-            effect = effects.get(rank)
-            if effect is None or effect.measure != measure.key or None in (effect.joined, effect.alone):
+            joined, effect = value, effects.get(rank)
+            if effect is None or effect.measure != measure.key or effect.joined is None or effect.alone is None:
                 effect = None
-            found.append(_Peer(f"rank {rank}{seed}", value, effect))
+            else:
+                joined = effect.joined
+            found.append(_Peer(f"rank {rank}{seed}", value, joined, effect))
     return found
 
 

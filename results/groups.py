@@ -16,8 +16,6 @@ from dpeer.results.run_folders import RunFolder
 _FIRST = ("algorithm", "topology", "partition", "task", "size", "participation", "rounds", "body_lr", "head_lr")
 _LONG = 60
 
-Differing = tuple[str, ...]
-
 
 @dataclass(frozen=True)
 class Group:
@@ -67,7 +65,7 @@ class Grouped:
     """
 
     groups: tuple[Group, ...]
-    differing: Differing
+    differing: tuple[str, ...]
     common: Mapping[str, str]
 
 
