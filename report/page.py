@@ -259,7 +259,7 @@ def _runs(groups: Sequence[Group]) -> Panel:
         rows=[
             [
                 group.number, Markup("<code>{}</code>").format(run.folder), as_text(run.settings.get("seed")),
-                run.status, "; ".join(run.notes),
+                run.status, "; ".join(run.notes()),
             ]
             for group in groups for run in group.runs
         ],

@@ -68,7 +68,6 @@ class RunFolder:
         summary: Its summary.json; None without one, or if it is an earlier part's.
         peers: The peers that left files, by rank.
         status: done, stopped, failed or unfinished.
-        notes: Damage and missing files, a sentence each.
         distances: Consensus distance by round, where it was recorded.
         listed: The ranks in the last member list; empty for those of the federation file.
         source: The index of the searched folder that it was found in.
@@ -79,7 +78,6 @@ class RunFolder:
     settings: Mapping[str, Any]
     peers: Mapping[int, PeerFolder]
     status: str
-    notes: tuple[str, ...]
     distances: Mapping[int, float]
     listed: tuple[int, ...] = ()
     source: int = 0
@@ -148,6 +146,19 @@ class RunFolder:
         end = self.summary.consensus_distance if self.summary else None
         return next(reversed(list(self.distances.values())), None) if end is None else end
 
+    def notes(self) -> list[str]:
+        """Damage and missing files, a sentence each."""
+        notes, rounds = [], number(self.settings.get("rounds"))
+        if self.status != "done":
+            of = f" of {rounds:.0f}" if rounds else ""
+            notes.append(f"{self.status}: {self.completed}{of} rounds completed by every peer that left files")
+        if missing := [rank for rank in range(self.size) if rank not in self.peers]:
+            notes.append(f"{len(missing)} of {self.size} peers left no files here (rank {_some(missing)})")
+        if damaged := {rank: peer.metrics.damaged for rank, peer in self.peers.items() if peer.metrics.damaged}:
+            count = sum(damaged.values())
+            notes.append(f"{count} damaged {'line' if count == 1 else 'lines'} left out (rank {_some(list(damaged))})")
+        return notes
+
 
 def _figure(left: PeerSummary | RoundRecord | None, figure: Figure) -> float | None:
     value: float | None = getattr(left, figure, None)
@@ -204,17 +215,15 @@ def read_run(folder: Path) -> RunFolder | None:
     if summary is None and not peers:
         return None
     status, current = _status(summary, peers)
-    run = RunFolder(
+    return RunFolder(
         folder=folder,
         summary=summary if current else None,
         settings=_settings(summary, peers),
         peers=peers,
         status=status,
-        notes=(),
         distances={known: far for known, far in read_distances(folder / DISAGREEMENT).items() if far is not None},
         listed=read_members(rank_folders(folder).values()),
     )
-    return replace(run, notes=tuple(_notes(run)))
 
 
 def read_run_summary(folder: Path) -> RunSummary | None:
@@ -328,22 +337,6 @@ def _settings(summary: RunSummary | None, peers: Mapping[int, PeerFolder]) -> di
     # The partition in the settings is null where the task chose it; the summary has the one that was used.
     known = {key: value for key in _OF_SUMMARY if (value := getattr(first, key, None)) is not None}
     return {**(first.settings if first else {}), **known}
-
-
-def _notes(run: RunFolder) -> list[str]:
-    notes = []
-    rounds = number(run.settings.get("rounds"))
-    if run.status != "done":
-        of = f" of {rounds:.0f}" if rounds else ""
-        notes.append(f"{run.status}: {run.completed}{of} rounds completed by every peer that left files")
-    missing = [rank for rank in range(run.size) if rank not in run.peers]
-    if missing:
-        notes.append(f"{len(missing)} of {run.size} peers left no files here (rank {_some(missing)})")
-    damaged = {rank: peer.metrics.damaged for rank, peer in run.peers.items() if peer.metrics.damaged}
-    if damaged:
-        count = sum(damaged.values())
-        notes.append(f"{count} damaged {'line' if count == 1 else 'lines'} left out (rank {_some(list(damaged))})")
-    return notes
 
 
 def _some(ranks: list[int]) -> str:

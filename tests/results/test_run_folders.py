@@ -59,7 +59,7 @@ def test_a_run_has_the_values_of_its_files(tmp_path: Path) -> None:
         partition="iid", consensus_distance=1.25,
     )  # fmt: skip
     run = read(tmp_path)
-    assert (run.status, run.notes, run.size, run.completed, run.source) == ("done", (), 2, 3, 0)
+    assert (run.status, run.notes(), run.size, run.completed, run.source) == ("done", [], 2, 3, 0)
     assert (run.summary.rounds, run.summary.bytes_sent, run.bytes_sent) == (3, 4 * 10**9, 4 * 10**9)
     assert run.settings == {"partition": "iid", "size": 2, "algorithm": "dfedmdc", "rounds": 3, "seed": 5}
     assert (run.finals("accuracy"), run.finals("test_loss")) == ({0: 0.5, 1: 0.75}, {0: 1.5, 1: 1.5})
@@ -102,9 +102,9 @@ def test_damaged_lines_are_counted_and_of_two_of_one_round_the_later_counts(tmp_
     assert [line.round for line in metrics.lines] == [0, 1, 1]
     assert (metrics.damaged, metrics.torn) == (4, True)
     assert {number: line.accuracy for number, line in metrics.by_round.items()} == {0: 0.5, 1: 0.75}
-    assert read(tmp_path).notes == (
-        "unfinished: 2 rounds completed by every peer that left files", "4 damaged lines left out (rank 0)"
-    )  # fmt: skip
+    assert read(tmp_path).notes() == [
+        "unfinished: 2 rounds completed by every peer that left files", "4 damaged lines left out (rank 0)",
+    ]  # fmt: skip
     (folder / "metrics.jsonl").write_text('{"round": 0}')
     assert (len(read_metrics(folder).lines), read_metrics(folder).torn) == (1, False), "it can be read"
 
@@ -139,7 +139,7 @@ def test_files_of_peers_on_many_hosts_are_a_run_without_a_summary(tmp_path: Path
     write_peer(tmp_path, 2, 2, {"wall_seconds": 4.0, "status": "stopped"})
     run = read(tmp_path)
     assert (run.status, run.size, run.bytes_sent, run.wall_seconds) == ("stopped", 3, 40, 4.0)
-    assert run.notes[-1] == "1 of 3 peers left no files here (rank 1)"
+    assert run.notes()[-1] == "1 of 3 peers left no files here (rank 1)"
 
 
 def test_the_names_of_new_folders_are_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
