@@ -38,8 +38,6 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
         *,
         ended: bool = True,
         status: str = "done",
-        classes: list[int] | None = None,
-        names: tuple[tuple[str, ...], ...] | None = None,
         distance: float | None = 1.5,
         distances: Sequence[float] = (),
         more: dict[str, Any] | None = None,
@@ -65,8 +63,7 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
                 _write(folder / f"rank-{rank}" / "summary.json", {
                     "rank": rank, "status": status, "settings": used, "accuracy": value,
                     "accuracy_trained": None if value is None else value / 2, "test_loss": 3.0 - rounds + rank,
-                    "bytes_sent": 1_000_000 * (rank + 1) * rounds, "class_counts": classes, "wall_seconds": 5.0,
-                    "class_names": names and names[rank], **own(rank),
+                    "bytes_sent": 1_000_000 * (rank + 1) * rounds, "wall_seconds": 5.0, **own(rank),
                 })  # fmt: skip
         if distances:
             found: Iterable[Any] = ({"round": n, "consensus_distance": one} for n, one in enumerate(distances))

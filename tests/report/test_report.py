@@ -54,7 +54,7 @@ def test_a_run_has_a_page_with_every_section_and_its_pictures(dpeer: Command, ma
 
     path = "/data/" + 40 * "long-" + "visits.csv"
     worth = asdict(Effect(measure="accuracy", rows=9, gain=0.1, low=0.0, high=0.2, verdict="improved"))
-    make_run("<b>x&y", classes=[3, 0, 7], lines=fitted, distances=[3.5, 0.01], task_options={"path": path},
+    make_run("<b>x&y", lines=fitted, distances=[3.5, 0.01], task_options={"path": path},
              more={"worth": [worth] * 3})  # fmt: skip
     before = dict(mpl.rcParams)
     Path("dpeer-report").mkdir()
