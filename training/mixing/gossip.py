@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,8 +21,8 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.training.codecs.base import Codec, Masked, Undecodable, check_size
 from dpeer.training.device import host
 from dpeer.training.errors import blame
-from dpeer.training.flat import Exchanged
-from dpeer.training.mixing.guard import Guard, Vectors, distance, median
+from dpeer.training.flat import Exchanged, new_vector
+from dpeer.training.mixing.guard import Guard, Vectors, distance
 from dpeer.training.mixing.weighted_sum import all_finite
 from dpeer.training.payload import Payload
 from dpeer.training.setting_texts import Robust
@@ -122,7 +123,8 @@ class Gossip:
         bodies = {rank: body for rank, body in bodies.items() if rank not in refused}
         if bodies and not self._guard.plain:
             bodies = {rank: _on_host(body) for rank, body in bodies.items()}
-            self._released = median(bodies, weigh(bodies))
+            self._released = [new_vector(self._body.count)]
+            replace(self._guard, robust=Robust("median")).mix(self._released[0], bodies, [], weigh(bodies), {})
             limit = math.inf if self._guard.max_norm is None else self._guard.max_norm
             far = [rank for rank, body in bodies.items() if distance(body, self._released) > limit]
             refused |= dict.fromkeys(far, "too-far")

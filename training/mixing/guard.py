@@ -86,11 +86,11 @@ class Guard:
         received: Mapping[int, Vectors],
         own: Vectors,
         row: Mapping[int, float],
-        distances: Mapping[int, float] | None = None,
+        distances: Mapping[int, float],
     ) -> bool:
         """Replace a vector by the mix of bodies that `judge` lets pass.
 
-        The row has the weights of exactly these ranks and the own.
+        The row has the weights of exactly these ranks, and of the own where it counts; `judge` has found the distances.
 
         Returns:
             Whether all terms are known to be finite.
@@ -98,8 +98,6 @@ class Guard:
         bodies = {rank: own if rank == self.rank else received[rank] for rank in sorted(row)}
         rule = self.robust.rule
         if rule == "clip" and received:
-            if not distances:
-                distances = {rank: distance(vectors, own) for rank, vectors in received.items()}
             row = clipped(row, self.rank, {rank: distances[rank] for rank in received}, self.robust.radius)
         if rule in ("none", "clip") or not received:
             return weighted_sum(into, [(bodies[rank], row[rank]) for rank in bodies])
@@ -113,19 +111,6 @@ class Guard:
         if there is not into:
             into.copy_(there)
         return bool(torch.isfinite(there.sum()))
-
-
-def median(received: Mapping[int, Vectors], weights: Mapping[int, float]) -> Vectors:
-    """The weighted median of bodies in each coordinate.
-
-    The bodies are finite and on the host, the weights' sum is one.
-    """
-    bodies = [received[rank] for rank in sorted(received)]
-    found = torch.empty(sum(vector.numel() for vector in bodies[0]), dtype=torch.float32, device=CPU)
-    each = torch.tensor([weights[rank] for rank in sorted(received)], dtype=torch.float32, device=CPU)
-    for here, values in _side_by_side(found, bodies):
-        here.copy_(weighted_median(values, each))
-    return [found]
 
 
 def distance(body: Vectors, own: Vectors) -> float:
