@@ -73,15 +73,20 @@ class Charge:
     steps: int = Field(ge=0)
 
 
+def by_kind(charges: Iterable[Charge]) -> Counter[tuple[float, float]]:
+    """The number of steps by sampling rate and noise multiplier."""
+    steps = Counter[tuple[float, float]]()
+    for charge in charges:
+        steps[charge.sampling_rate, charge.noise_multiplier] += charge.steps
+    return steps
+
+
 def merged(charges: Iterable[Charge]) -> tuple[Charge, ...]:
     """The same charges, sorted, with those of equal rate and noise added up.
 
     Composition does not depend on the order of steps, and so neither may the last digits of an epsilon.
     """
-    steps = Counter[tuple[float, float]]()
-    for charge in charges:
-        steps[charge.sampling_rate, charge.noise_multiplier] += charge.steps
-    return tuple(sorted(Charge(*kind, number) for kind, number in steps.items() if number))
+    return tuple(sorted(Charge(*kind, number) for kind, number in by_kind(charges).items() if number))
 
 
 def tightest(charges: Iterable[Charge]) -> Literal["exact", "pld"]:

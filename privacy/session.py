@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, TaskError
 from dpeer.privacy import accounting
-from dpeer.privacy.accounting import Charge
+from dpeer.privacy.accounting import Charge, by_kind
 from dpeer.privacy.guarantee import (
     GaussianGuarantee,
     Guarantee,
@@ -298,7 +297,7 @@ class SampleSession(BaseSession):
     def __post_init__(self) -> None:
         self.ended = self.ledger.ended
         self.rounds = 0 if self.ended else self.fitting(self.epsilon)
-        self._vetted = _by_noise([*self.ledger.charges, *self.guarantee.charges(self.rounds)])
+        self._vetted = by_kind([*self.ledger.charges, *self.guarantee.charges(self.rounds)])
 
     def charge(self, number: int, wanted: int, looks: int = 1) -> int:
         """Charge the next steps of a round on disk, of `wanted` as many as may be taken at once; see `Phase`.
@@ -323,7 +322,7 @@ class SampleSession(BaseSession):
         if self.budget is None:
             return True
         # All kinds of steps together: one that goes beyond its number leaves less for the others.
-        vetted = _by_noise([*self.ledger.charges, *further]) <= self._vetted
+        vetted = by_kind([*self.ledger.charges, *further]) <= self._vetted
         return vetted or self._epsilon(further) <= self.budget
 
     def charge_stated(self, rounds: Sequence[int]) -> None:
@@ -339,10 +338,9 @@ class SampleSession(BaseSession):
         for number in () if self.ledger.ended else rounds:
             if number < newest and self.ledger.charged(number):
                 continue
-            lacking = _by_noise(self.guarantee.charges(1)) - _by_noise(self.ledger.stated(number))
-            for noise, steps in lacking.items():
-                charge = Charge(self.guarantee.sampling_rate, noise, steps)
-                self.ledger.charge(Charged(number, charge=charge, stated=True))
+            lacking = by_kind(self.guarantee.charges(1)) - by_kind(self.ledger.stated(number))
+            for kind, steps in lacking.items():
+                self.ledger.charge(Charged(number, charge=Charge(*kind, steps), stated=True))
         self.ended = self.ended or not self._fits()
 
     def end(self, number: int) -> None:
@@ -411,14 +409,6 @@ class SampleSession(BaseSession):
             f"({parameters:,} parameters, {m.sampling_rate * m.units:,.4g} {m.unit}s a batch)"
         )
         return lines + self.outlook(parameters, rounds)
-
-
-def _by_noise(charged: Iterable[Charge]) -> Counter[float]:
-    """The number of steps by noise multiplier."""
-    steps = Counter[float]()
-    for charge in charged:
-        steps[charge.noise_multiplier] += charge.steps
-    return steps
 
 
 _LISTED = 20

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner
+from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner, find_algorithm
+from dpeer.training.algorithms.options import about_options
 from dpeer.training.device import HOST, Compute
 from tests.training.small import left_out, mix, small_task
 
@@ -39,7 +40,8 @@ ROBUST = {f"dfedavgm robust={rule}": ("dfedavgm", {"robust": rule}) for rule in 
 def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> TorchLearner:
     """A learner whose hyperparameters and options are among the settings; a decay may explode, epochs may be none."""
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
-    return build_learner(task, algorithm, h, options=settings.get("options"), **more)
+    named = {name: settings[name] for name in about_options(find_algorithm(algorithm)) if name in settings}
+    return build_learner(task, algorithm, h, options=settings.get("options", named), **more)
 
 
 def peers(

@@ -12,12 +12,10 @@ from torch.utils.data import TensorDataset
 
 from dpeer.training import (
     ALGORITHMS,
-    Hyperparameters,
     Task,
     TorchLearner,
     Trainer,
     adamw,
-    build_learner,
     find_algorithm,
     momentum,
     plain,
@@ -30,6 +28,7 @@ from dpeer.training.batch_loader import Batch
 from dpeer.training.flat import Flat
 from dpeer.training.gradients import climbed
 from tests.thinning import every
+from tests.training.algorithm_cases import made
 from tests.training.reference_training import DECAY, Plain
 from tests.training.small import mix, small_task
 
@@ -38,13 +37,10 @@ SEED, RANK, LR, PASS = 3, 2, 0.1, 4
 
 
 def learner(task: Task, algorithm: str = "dfedavgm", **changes: Any) -> TorchLearner:
-    """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
     settings: dict[str, Any] = {
         "body_lr": LR, "head_lr": 0.2, "momentum": 0.9, "lr_decay": DECAY, "batch_size": 16, "grad_clip": None,
-    } | changes  # fmt: skip
-    h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
-    options = {name: settings[name] for name in about_options(find_algorithm(algorithm)) if name in settings}
-    return build_learner(task, algorithm, h, rank=RANK, seed=SEED, options=options)
+    }  # fmt: skip
+    return made(task, algorithm, settings | changes, rank=RANK, seed=SEED)
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner, find_algorithm
-from dpeer.training.algorithms.options import about_options
+from dpeer.training import Task, TorchLearner
+from tests.training.algorithm_cases import made
 from tests.training.reference_training import DECAY, Plain
 from tests.training.reference_training import SIZE as BATCH
 from tests.training.small import gossip, small_task
@@ -34,10 +34,8 @@ def task(rank: int, size: int = SIZE, seed: int = SEED) -> Task:
     return small_task(rank)
 
 
-def learner(rank: int, algorithm: str, settings: Mapping[str, Any]) -> TorchLearner:
-    h = Hyperparameters(**{name: value for name, value in settings.items() if name in Hyperparameters.model_fields})
-    options = {name: settings[name] for name in about_options(find_algorithm(algorithm)) if name in settings}
-    return build_learner(task(rank), algorithm, h, rank=rank, seed=SEED, options=options)
+def learner(rank: int, algorithm: str, settings: dict[str, Any]) -> TorchLearner:
+    return made(task(rank), algorithm, settings, rank=rank, seed=SEED)
 
 
 class Peer(Plain):
