@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from scipy.stats import t as student
 
@@ -140,19 +140,12 @@ ResultsByRow = Mapping[str, Sequence[Result]]
 """By row, the results of one condition, one a seed, in the same order of seeds for all rows."""
 
 
-class Interval(NamedTuple):
-    """A mean, and half the width of its 95 % interval (None for a single repetition)."""
-
-    mean: float
-    half: float | None
-
-
-def interval(values: Sequence[float]) -> Interval:
-    """Mean and 95 % interval of independent values by Student's t; none where a value is NaN."""
+def interval(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean, and half of the 95 % interval by Student's t, of independent values; no half of one value, or with a NaN."""
     count = len(values)
     if count < 2 or any(map(math.isnan, values)):
-        return Interval(fmean(values), None)
-    return Interval(fmean(values), float(student.ppf(0.975, count - 1)) * stdev(values) / count**0.5)
+        return fmean(values), None
+    return fmean(values), float(student.ppf(0.975, count - 1)) * stdev(values) / count**0.5
 
 
 @dataclass(frozen=True)
@@ -160,32 +153,32 @@ class RowFigures:
     """One row's figures, all of the same rounds; NaN where training has left no accuracy.
 
     Attributes:
-        worst: The mean over seeds of the worst peer's.
-        below: The share of peers below their own baseline, all peers of all seeds counting alike; None for the
+        worst_peer: The mean over seeds of the worst peer's.
+        below_baseline: The share of peers below their own baseline, all peers of all seeds counting alike; None for the
             baseline itself, and without one.
         difference: The mean over seeds of the difference to the reference with the same seed; None for the reference
             itself.
+        difference_half: Half its 95 % interval; None for the reference, and for a single seed.
     """
 
     mean: float
-    worst: float
-    below: float | None
-    difference: Interval | None
+    worst_peer: float
+    below_baseline: float | None
+    difference: float | None
+    difference_half: float | None
 
 
 def figures(row: str, rows: ResultsByRow, measure: Measure, baseline: str | None, reference: str) -> RowFigures:
     """A row's figures."""
     found = {name: [result.accuracies(measure) for result in rows[name]] for name in {row, reference}}
     here = found[row]
-    difference = None
-    if row != reference:
-        pairs = zip(here, found[reference], strict=True)
-        difference = interval([fmean(mine) - fmean(other) for mine, other in pairs])
+    pairs = zip(here, found[reference], strict=True)
+    difference = None if row == reference else interval([fmean(mine) - fmean(other) for mine, other in pairs])
     return RowFigures(
-        mean=fmean(map(fmean, here)),
-        worst=fmean(math.nan if any(map(math.isnan, values)) else min(values) for values in here),
-        below=None if baseline in (None, row) else _below(here, [r.accuracies(measure) for r in rows[baseline]]),
-        difference=difference,
+        fmean(map(fmean, here)),
+        fmean(math.nan if any(map(math.isnan, values)) else min(values) for values in here),
+        None if baseline in (None, row) else _below(here, [r.accuracies(measure) for r in rows[baseline]]),
+        *(difference or (None, None)),
     )
 
 

@@ -6,13 +6,13 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
 from dpeer.experiments.cells import Condition
 from dpeer.experiments.experiment import Experiment
-from dpeer.experiments.outcomes import Interval, Measure, ResultsByRow, RowFigures, figures, majority, others
+from dpeer.experiments.outcomes import Measure, ResultsByRow, figures, majority, others
 from dpeer.results.figures import called, largest, largest_cost
 from dpeer.results.files import finite
 from dpeer.results.units import decimals, size
@@ -60,11 +60,11 @@ def accuracy_table(condition: str, measure: Measure, rows: ResultsByRow, baselin
     lines = []
     for row in rows:
         found = figures(row, rows, measure, baseline, reference)
-        line = [row, _four(found.mean), _four(found.worst)]
+        line = [row, _four(found.mean), _four(found.worst_peer)]
         if baseline is not None:
-            line.append("-" if found.below is None else f"{found.below:.0%}")
+            line.append("-" if found.below_baseline is None else f"{found.below_baseline:.0%}")
         if len(rows) > 1:
-            line.append("-" if found.difference is None else _signed(found.difference))
+            line.append(_signed(found.difference, found.difference_half))
         lines.append(line)
     remarks = []
     if (share := majority(next(iter(rows.values())))) is not None:
@@ -127,12 +127,11 @@ def cost_table(condition: str, rows: ResultsByRow) -> Table:
     return Table(f"{condition}: the whole run", columns, lines, remarks if private else [])
 
 
-def _signed(difference: Interval) -> str:
+def _signed(difference: float | None, half: float | None) -> str:
     """A difference with the half width of its 95 % interval."""
-    if math.isnan(difference.mean):
+    if difference is None or math.isnan(difference):
         return "-"
-    half = "" if difference.half is None else f" ± {decimals(difference.half)}"
-    return f"{decimals(difference.mean, '+')}{half}"
+    return decimals(difference, "+") + ("" if half is None else f" ± {decimals(half)}")
 
 
 def _four(value: float | None) -> str:
@@ -190,20 +189,10 @@ def _row(row: str, rows: ResultsByRow, e: Experiment) -> dict[str, Any]:
     spent = [one for result in results for one in result.spent]
     measures: tuple[Measure, ...] = (*MEASURES, "accuracy")
     return {
-        **{measure: _measured(figures(row, rows, measure, e.baseline, e.reference)) for measure in measures},
+        **{measure: asdict(figures(row, rows, measure, e.baseline, e.reference)) for measure in measures},
         "metrics": others(results),
         "diverged_seeds": sum(result.diverged for result in results),
         "bytes_sent_a_peer": fmean(result.sent for result in results),
         "samples": fmean(result.samples() for result in results),
         **({"epsilon": largest(spent)} if spent else {}),
-    }
-
-
-def _measured(found: RowFigures) -> dict[str, Any]:
-    return {
-        "mean": found.mean,
-        "worst_peer": found.worst,
-        "below_baseline": found.below,
-        "difference": None if found.difference is None else found.difference.mean,
-        "difference_half": None if found.difference is None else found.difference.half,
     }

@@ -133,6 +133,7 @@ class Process:
     Attributes:
         dead: Whether it was killed: it has no effect on other processes or on its files any more.
         on_thaw: Called when it may go on.
+        parked: Steps that wait for that.
     """
 
     def __init__(self) -> None:
@@ -140,7 +141,7 @@ class Process:
         self.dead = False
         self.on_thaw: list[Callable[[], None]] = []
         self._freezes = 0
-        self._parked: list[_Step] = []
+        self.parked: list[_Step] = []
 
     @property
     def frozen(self) -> bool:
@@ -168,7 +169,7 @@ class Process:
         self._go_on()
 
     def _go_on(self) -> None:
-        parked, self._parked = self._parked, []
+        parked, self.parked = self.parked, []
         for step in parked:
             asyncio.get_running_loop().call_soon(step, context=step.context)
         for call in self.on_thaw:
@@ -179,10 +180,6 @@ class Process:
         context = contextvars.copy_context()
         context.run(_CURRENT.set, self)
         return asyncio.get_running_loop().create_task(coroutine, context=context)
-
-    def park(self, step: _Step) -> None:
-        """Keep a step for the thaw."""
-        self._parked.append(step)
 
 
 class _Step:
@@ -203,7 +200,7 @@ class _Step:
 
     def __call__(self) -> None:
         if self._process.frozen:
-            self._process.park(self)
+            self._process.parked.append(self)
             return
         handle, self.handle = self.handle, None
         if handle is not None and not handle.cancelled():

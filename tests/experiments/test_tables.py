@@ -5,6 +5,7 @@ import io
 import json
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
@@ -44,13 +45,13 @@ def printed(rows: Mapping[str, list[Result]], settings: dict[str, Any], **plan: 
 @pytest.mark.parametrize("seeds", [2, 5])
 def test_the_interval_of_paired_differences_is_scipys(seeds: int) -> None:
     here, there = RNG.normal(0.8, 0.1, seeds), RNG.normal(0.7, 0.1, seeds)
-    found = interval(list(here - there))
-    assert found.half is not None
+    mean, half = interval(list(here - there))
+    assert half is not None
     low, high = stats.ttest_rel(here, there).confidence_interval(0.95)
-    assert (found.mean - found.half, found.mean + found.half) == pytest.approx((low, high))
+    assert (mean - half, mean + half) == pytest.approx((low, high))
     assert interval([0.25]) == (0.25, None)
     assert interval([0.25, 0.25, 0.25]) == (0.25, 0.0)
-    assert interval([0.5, math.nan, 0.5]).half is None
+    assert interval([0.5, math.nan, 0.5])[1] is None
 
 
 def test_every_figure_is_that_of_numpy_and_scipy_and_of_the_last_round(
@@ -60,13 +61,13 @@ def test_every_figure_is_that_of_numpy_and_scipy_and_of_the_last_round(
     found = figures(name, rows, "accuracy_mixed", "local", "dfedmdc")
     late = {row: value[:, :, -1] for row, value in values.items()}
     assert found.mean == pytest.approx(late[name].mean())
-    assert found.worst == pytest.approx(late[name].min(axis=1).mean())
-    assert found.below == pytest.approx((late[name] < late["local"]).mean())
+    assert found.worst_peer == pytest.approx(late[name].min(axis=1).mean())
+    assert found.below_baseline == pytest.approx((late[name] < late["local"]).mean())
     before = [result.accuracies("accuracy_trained") for result in rows[name]]
     assert np.array(before) == pytest.approx(late[name] / 2)
     low, high = stats.ttest_rel(late[name].mean(axis=1), late["dfedmdc"].mean(axis=1)).confidence_interval()
-    assert found.difference is not None
-    mean, half = found.difference
+    mean, half = found.difference, found.difference_half
+    assert mean is not None
     assert half is not None
     assert (mean - half, mean + half) == pytest.approx((low, high))
     table = accuracy_table("ring", "accuracy_mixed", rows, "local", "dfedmdc")
@@ -74,7 +75,7 @@ def test_every_figure_is_that_of_numpy_and_scipy_and_of_the_last_round(
     assert table.columns == ["", "last round", "worst peer", "below local", "last round - dfedmdc"]
     line = next(line for line in table.rows if line[0] == name)
     assert line[1:] == [
-        f"{found.mean:.4f}", f"{found.worst:.4f}", f"{found.below:.0%}", f"{mean:+.4f} ± {half:.4f}",
+        f"{found.mean:.4f}", f"{found.worst_peer:.4f}", f"{found.below_baseline:.0%}", f"{mean:+.4f} ± {half:.4f}",
     ]  # fmt: skip
     assert (table.rows[0][3], table.rows[1][4]) == ("-", "-")
     assert table.remarks == ["always answering each peer's most frequent training class: 0.5000"]
@@ -82,7 +83,7 @@ def test_every_figure_is_that_of_numpy_and_scipy_and_of_the_last_round(
 
 def test_equal_to_local_is_not_below_it_and_without_an_accuracy_is(result: Made) -> None:
     rows = {"local": [result([[0.5]] * 4)], "dfedmdc": [result([[0.5], [0.4], [0.6], [None]])]}
-    assert figures("dfedmdc", rows, "accuracy_mixed", "local", "dfedmdc").below == 0.5
+    assert figures("dfedmdc", rows, "accuracy_mixed", "local", "dfedmdc").below_baseline == 0.5
     table = accuracy_table("ring", "accuracy_mixed", rows, "local", "local")
     assert table.rows[1] == ["dfedmdc", "-", "-", "50%", "-"]
 
@@ -94,11 +95,7 @@ def test_the_json_has_the_figures_of_the_tables(rows: dict[str, list[Result]], r
     assert (table["condition"], table["majority"]) == ({"topology": "ring"}, 0.5)
     for name, row in table["rows"].items():
         for measure in ("accuracy_mixed", "accuracy_trained"):
-            expected, own = figures(name, rows, measure, "local", "local"), row[measure]
-            assert [own["mean"], own["worst_peer"], own["below_baseline"]] == [
-                expected.mean, expected.worst, expected.below,
-            ]  # fmt: skip
-            assert (own["difference"], own["difference_half"]) == (expected.difference or (None, None))
+            assert row[measure] == asdict(figures(name, rows, measure, "local", "local"))
         assert row["bytes_sent_a_peer"] == 100 * ROUNDS * fmean(range(1, PEERS + 1))
         assert row["samples"] == 60 * PEERS * ROUNDS
     lost = {"local": [result([[0.5]] * 2)], "dfedmdc": [result([[None]] * 2, lambda rank, n: {"diverged": True})]}
