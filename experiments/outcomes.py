@@ -141,7 +141,7 @@ ResultsByRow = Mapping[str, Sequence[Result]]
 
 
 def interval(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean, and half of the 95 % interval by Student's t, of independent values; no half of one value, or with a NaN."""
+    """Mean and half the 95 % interval of independent values by Student's t; None for the half where a value is NaN."""
     count = len(values)
     if count < 2 or any(map(math.isnan, values)):
         return fmean(values), None
