@@ -162,11 +162,19 @@ def _removed(error: click.ClickException, arguments: list[str]) -> str | None:
 
 
 def _message(error: click.ClickException) -> str:
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        word, options = error.option_name.removeprefix("--"), [one for p in error.ctx.command.params for one in p.opts]
+        # `--lr` is nearer to --body-lr than to --lora, whatever their letters.
+        if near := [one for one in options if word in one.split("-")]:
+            error = click.NoSuchOption(error.option_name, possibilities=near, ctx=error.ctx)
     message = error.format_message()
     if isinstance(error, click.NoSuchOption) and error.option_name == "--faults":
         return "--faults: only dpeer simulate has a clock and a network of its own (and dpeer compare, which uses it)"
     if isinstance(error, click.NoSuchOption) and not error.possibilities:
         message = f"{message.removesuffix('.')}: `dpeer settings WORD` finds a setting by any word of its line"
+    setting = error.param if isinstance(error, click.BadParameter) else None
+    if setting is not None and hasattr(setting, "group") and "is not one of" in message:
+        message = f"{message.removesuffix('.')}: `dpeer settings {setting.name}` says what they do"
     extra = "unexpected extra argument" in message and "=" in message
     return message + ("; each KEY=VALUE needs a --task-option of its own" if extra else "")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from rich.text import Text
 from dpeer.cli.click_from_setting import NumberOr, click_type, without_none
 from dpeer.cli.options import GroupedOption, option_of, setting_options
 from dpeer.cli.tables import filled, json_option, plain_table, print_table, table_width
-from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.exceptions import ConfigurationError, did_you_mean
 from dpeer.federation.removed_names import KEYS
 from dpeer.federation.run_settings import DURATION
 from dpeer.federation.settings import TABLES, Settings, default_of, option_names
@@ -43,10 +44,11 @@ class Listed:
     short: str
     text: str
 
-    def has(self, words: str) -> bool:
-        """Whether the name, the heading or the text has these words."""
+    def has(self, words: str, *, whole: bool = False) -> bool:
+        """Whether the name, the heading or the text has these words; as `whole` words `dp` is not in `dpeer`."""
         names = (self.name, self.name.replace("_", "-"), self.name.replace("_", " "))
-        return any(words in one.lower() for one in (*names, self.heading, self.text))
+        found = re.compile(rf"(?<![a-z0-9]){re.escape(words)}(s|ed|ing)?(?![a-z0-9])" if whole else re.escape(words))
+        return any(found.search(one.lower()) for one in (*names, self.heading, self.text))
 
 
 @click.command("settings", short_help="List all settings, or say where values come from.")
@@ -128,19 +130,23 @@ def _chosen(words: str) -> list[Listed]:
     """The settings that have these words, side by side or each somewhere; those whose name has them first.
 
     Raises:
-        ConfigurationError: They are the name of a setting of an earlier version.
-        UnknownName: No setting has them; the error names the nearest.
+        ConfigurationError: No setting has them, or they are the name of one of an earlier version.
     """
     every, key = all_settings(), words.replace("-", "_").replace(" ", "_")
     if key in KEYS:
         raise ConfigurationError(f"{key} has been removed: {KEYS[key]}")
-    found = [one for one in every if one.has(words)] or [
-        one for one in every if all(one.has(part) for part in words.split())
-    ]
+    found = (
+        [one for one in every if one.has(words, whole=True)]
+        or [one for one in every if one.has(words)]
+        or [one for one in every if all(one.has(part) for part in words.split())]
+    )
     if words:
         found.sort(key=lambda one: key not in one.name)
     if not found:
-        raise UnknownName("setting", words.replace(" ", "-"), [one.flag.removeprefix("--") for one in every])
+        near = did_you_mean(words.replace(" ", "-"), [one.flag.removeprefix("--") for one in every])
+        raise ConfigurationError(
+            f"no setting has {words!r}: {near}options of one command, such as --resume, are in `dpeer start --help`"
+        )
     return found
 
 

@@ -40,7 +40,8 @@ def status(runs: Sequence[Path], as_json: bool, check: bool, within: int | None)
     """Show where the peers of a run folder, or of a rank's, are, whom they wait for and why; by default of dpeer-run.
 
     A running peer is asked by its control socket; the others are shown as their summary has them. It holds rounds,
-    times and liveness, and no result of the training.
+    times and liveness, and no result of the training. Column `quorum` has the rounds that a quorum of the members has
+    completed: a peer that is ahead of it waits.
 
     --check is for probes of containers and for scripts: 0 if all peers run, are in their rounds, and have mixed with a
     neighbor within the last K of them.

@@ -21,7 +21,7 @@ from dpeer.peer.control import Handler
 from dpeer.peer.core.effects import LogEvent
 from dpeer.peer.core.limits import MOST_AWAY
 from dpeer.peer.core.member_list import MemberList
-from dpeer.peer.core.membership import dials
+from dpeer.peer.core.membership import Status, dials
 from dpeer.peer.core.protocol import Core
 from dpeer.peer.core.wire import Goodbyes
 from dpeer.peer.driver import Driver
@@ -287,10 +287,14 @@ class Peer:
         await self.driver.wait("meet")
         self._report({"kind": "connected"})
         if self.neighbors:
+            there = [one.rank for one in self.core.members.all() if one.status in (Status.ALIVE, Status.SUSPECT)]
+            count = (
+                len(self.neighbors) if len(there) == len(self.neighbors) else f"{len(there)} of {len(self.neighbors)}"
+            )
             named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
             then = f"starting with round {self._start + 1}" if self._start < self._rounds else "no round is left"
-            message = f"connected to {len(self.neighbors)} {named}; {then}"
-            self._log.info("connected", message=message, neighbors=self.neighbors, round=self._start)
+            message = f"connected to {count} {named}; {then}"
+            self._log.info("connected", message=message, neighbors=there, round=self._start)
         await loop.run()
 
     async def _until_stopped(self, loop: RoundLoop) -> Ending:

@@ -24,7 +24,7 @@ class PrivacySettings(Section):
     privacy: Literal["none", "client", "sample"] = _setting(
         "none",
         "noise for sites or records: client protects a peer's whole data set in what leaves it; sample protects each "
-        "training record, or group of records, against everyone (differential privacy)",
+        "training record, or group of records, against everyone (differential privacy, DP)",
         mark=Mark.SHARED,
         first=True,
     )

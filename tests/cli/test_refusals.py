@@ -58,6 +58,8 @@ REFUSED = {
     "clutser": "unknown command 'clutser'",
     "--verison": "No such option '--verison'. Did you mean '--version'?",
     "simulate --topolgy ring": "No such option '--topolgy'.",
+    "start --lr 1": "No such option '--lr'. (Did you mean one of: '--body-lr', '--head-lr'",
+    "start --rank 0 --privacy record": "'none', 'client', 'sample': `dpeer settings privacy` says what they do",
     "start --learning-rate 1": "No such option '--learning-rate': `dpeer settings WORD` finds a setting",
     "simulate surplus=1": "Got unexpected extra argument (surplus=1)",
     "cluster --faults faults.toml": "--faults: only dpeer simulate",

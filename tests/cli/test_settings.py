@@ -1,5 +1,6 @@
 """`dpeer settings`: every setting is listed and found, and a value says where it comes from."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,14 @@ def test_an_unknown_word_gets_the_nearest(dpeer: Command) -> None:
     ended = dpeer("settings", "clip-nrom")
     (line,) = ended.complaints
     assert ended.code == 2
-    assert line == "dpeer: unknown setting 'clip-nrom': did you mean 'clip-norm'?"
+    assert line.startswith("dpeer: no setting has 'clip-nrom': did you mean 'clip-norm'? ")
+
+
+def test_a_short_word_is_looked_for_as_a_word(dpeer: Command) -> None:
+    flags = re.findall(r"^--[\w-]+", dpeer("settings", "dp").out, flags=re.MULTILINE)
+    assert {"--dp-head", "--privacy"} <= {*flags}
+    assert "--operators" not in flags, "dpeer is no dp"
+    assert "--deadline" in dpeer("settings", "wait").out, "a round that waits"
 
 
 def test_the_name_of_an_earlier_version_says_what_to_do_instead(dpeer: Command) -> None:
