@@ -295,12 +295,12 @@ def directed_and_changing_graphs():
     """Peers join, leave and change the graph where edges have a direction, or are others in each round."""
     for topology in ("exponential-directed", "one-peer-exponential", "random-matching", "one-way"):
         changes = (
-            Change(5, 0, add=1),
-            Change(14, 1, remove=(3,)),
-            Change(22, 2, topology="one-peer-exponential"),
-            Change(30, 2, topology="exponential-directed"),
+            Change(4, 0, add=1),
+            Change(10, 1, remove=(3,)),
+            Change(16, 2, topology="one-peer-exponential"),
+            Change(22, 2, topology="exponential-directed"),
         )
-        world = _play(topology, 6, rounds=40, changes=changes)
+        world = _play(topology, 6, rounds=28, changes=changes)
         _ends(world, [3], "left")
         _ends(world, [0, 1, 2, 4, 5, 6])
     return world
