@@ -97,18 +97,16 @@ def found_in(family: str, mutations: Mapping[Callable[[Any], None], Scenario | i
     @pytest.mark.slow
     @pytest.mark.parametrize("mutation", mutations, ids=lambda mutation: mutation.__name__)
     def found(mutation: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
+        first, generate = mutations[mutation], FAMILIES[family]
+        scenario = first if isinstance(first, Scenario) else generate(first)
+        assert scenario is not first or why(scenario) is None, "a schedule that is made for it ends well without it"
         mutation(monkeypatch)
-        assert finds(mutations[mutation], family)
+        problem = why(scenario)
+        wrong = re.search(r"(Type|Attribute|Name|Index)Error|unhandled", problem or "")
+        assert not wrong, f"the mutation does not break a rule, but the code: {problem}"
+        assert problem or any(why(generate(seed)) for seed in range(SCHEDULES))
 
     return found
-
-
-def finds(first: Scenario | int, family: str) -> bool:
-    """Whether a broken rule is found: by the scenario or seed that is tried first, or by any other of the family."""
-    generate = FAMILIES[family]
-    found = why(first if isinstance(first, Scenario) else generate(first))
-    assert not re.search(r"(Type|Attribute|Name|Index)Error|unhandled", found or ""), f"the mutation is wrong: {found}"
-    return found is not None or any(why(generate(seed)) for seed in range(SCHEDULES))
 
 
 def report(seed: int, problem: str, scenario: Scenario) -> str:

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from dpeer.peer import driver
 from dpeer.peer.core.bodies import Inbox, Outbox
 from dpeer.peer.core.exchange import Exchange
@@ -13,7 +11,7 @@ from dpeer.peer.rounds import RoundLoop
 from dpeer.results.records import RoundRecord
 from dpeer.simulation.network import Conditions
 from dpeer.topology import Row
-from tests.world.checking import found_in, why
+from tests.world.checking import found_in
 from tests.world.disk import Files
 from tests.world.faults import Fault
 from tests.world.learner import WorldLearner
@@ -211,8 +209,3 @@ MUTATIONS = {
 }
 
 test_a_mutation_is_found = found_in("faults", MUTATIONS)
-
-
-@pytest.mark.parametrize("scenario", [one for one in MUTATIONS.values() if isinstance(one, Scenario)])
-def test_a_schedule_that_is_made_for_a_mutation_ends_well_without_it(scenario):
-    assert why(scenario) is None

@@ -7,7 +7,7 @@ import pytest
 from dpeer.peer.core.bodies import Inbox, Outbox
 from dpeer.peer.core.exchange import Exchange
 from dpeer.simulation.network import Conditions
-from tests.world.checking import finds, why
+from tests.world.checking import found_in, why
 from tests.world.resets import CHUNK, Reset, generate_resets
 from tests.world.scenario import Scenario
 from tests.world.world import World
@@ -79,8 +79,4 @@ def bodies_are_sent_again_without_a_reset(patch):
 
 MUTATIONS = [what_was_under_way_is_not_sent_again, a_body_is_known_by_its_header, bodies_are_sent_again_without_a_reset]
 
-
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
-def test_a_mutation_is_found(mutation, monkeypatch):
-    mutation(monkeypatch)
-    assert finds(ONCE, "resets")
+test_a_mutation_is_found = found_in("resets", dict.fromkeys(MUTATIONS, ONCE))
