@@ -41,8 +41,8 @@ WITH_TORCH = {
     "import torch; torch.optim.SGD([torch.zeros(1)], lr=1.0)": ({"torch._dynamo"}, set()),
 }  # fmt: skip
 LIGHT: dict[str, tuple[set[str], set[str]]] = {
-    # A probe asks every few seconds: it must not wait for graphs, settings and transports.
-    f"{COMMAND}main(['status', 'dpeer-run'])": ({"click"}, {"numpy", "scipy", "networkx", "pydantic", "zmq"}),
+    # A probe asks every few seconds: it must not wait for graphs and transports.
+    f"{COMMAND}main(['status', 'dpeer-run'])": ({"click"}, {"numpy", "scipy", "networkx", "zmq"}),
 }
 WITHOUT_TORCH = {
     "import dpeer; assert 'open_run' in dir(dpeer)": (set(), {"numpy", "pydantic", "click", "zmq"}),

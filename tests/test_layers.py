@@ -44,7 +44,7 @@ MUST_NOT_IMPORT = {
     "simulation": {"click", "rich", "zmq", "networkx"},
     "peer": {"torch", "click", "rich", "sklearn", "networkx", "prometheus_client", "http"},
     "privacy": {"torch", "zmq", "click", "rich"},
-    "results": {"torch", "zmq", "click", "rich", "networkx", "pydantic"},
+    "results": {"torch", "zmq", "click", "rich", "networkx"},
     "topology": {"torch", "zmq", "click", "rich", "msgpack"},
     "training": {"zmq", "click", "rich", "networkx", "msgpack"},
 }

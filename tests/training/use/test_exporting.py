@@ -115,7 +115,7 @@ TEXTS = "make token numbers of texts, 16 of each, cut or padded, with the tokeni
         (numbers, torch.randn(7, 2), "do not scale: the model subtracts the training mean and"),
         (blend, torch.randn(7, 4), ""),
         pytest.param(texts, torch.randint(259, (7, 16)), TEXTS, marks=pytest.mark.long),
-        pytest.param(partial(made, "cnn", (1, 8, 8), {}), torch.randn(7, 1, 8, 8), "", marks=pytest.mark.long),
+        (partial(made, "cnn", (1, 8, 8), {}), torch.randn(7, 1, 8, 8), ""),
     ],
 )
 def test_onnx_gives_the_probabilities_of_the_model_and_says_how_it_is_used(
