@@ -147,6 +147,7 @@ _HEAD = """\
 #
 #     dpeer check --rank 3     # whether this host can take part, and what a round will take
 #     dpeer start --rank 3
+#     dpeer start --rank 3 --resume-or-start     # in a service, which begins it again after a reboot
 #
 # A line such as #rounds = 20 is a default, or an example: without the # it counts. `dpeer start --help` has them all.
 """
