@@ -205,6 +205,14 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         self.shutdown()
         self.server_close()
 
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection; where the process has no file descriptor left, not at once again."""
+        try:
+            return super().get_request()
+        except OSError:
+            time.sleep(_LOOKS_EVERY)
+            raise
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Let a connection that has failed go: a peer's log is not for what its readers do."""
 
