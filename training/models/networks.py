@@ -27,8 +27,12 @@ def _normed(convolution: nn.Conv1d | nn.Conv2d) -> tuple[nn.Module, ...]:
 
 def pooled(width: int, size: int, padding: int = 0, pool: int = 2) -> Stage:
     """A convolution, ReLU, and the largest of each square of `pool` places a side."""
-    pools = () if pool == 1 else (nn.MaxPool2d(pool),)
-    return lambda shape: (nn.Conv2d(shape[0], width, size, padding=padding), nn.ReLU(), *pools)
+
+    def layers(shape: tuple[int, ...]) -> Sequence[nn.Module]:
+        convolution = nn.Conv2d(shape[0], width, size, padding=padding)
+        return convolution, nn.ReLU(), *([nn.MaxPool2d(pool)] if pool > 1 else [])
+
+    return layers
 
 
 def dense(width: int) -> Stage:

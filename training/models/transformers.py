@@ -9,7 +9,7 @@ from.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import torch
@@ -40,26 +40,19 @@ _SPREAD = 0.02
 """Standard deviation of a head's first weights, as of all others of these models."""
 
 
-class VisionTransformer(nn.Module):
-    """A transformer of the library, and a linear head of one of its features, shape (batch, width).
-
-    Args:
-        part: What files of published weights call the library's model.
-        body: That model.
-        pooled: Makes the head's input of the features of all tokens, shape (batch, tokens, width).
-        head: The head.
-        image: The pixels a side to which images are enlarged first; None for images as they are.
-    """
+class _Transformer(nn.Module):
+    """A transformer of the library, whose features of all tokens, shape (batch, tokens, width), a head gets as one."""
 
     names_elsewhere: Mapping[str, str] = {"classifier": "head"}
     """What files of published weights call a part of this model otherwise."""
+    part: str
+    """What they call the library's model."""
 
-    def __init__(
-        self, part: str, body: nn.Module, pooled: Callable[[Tensor], Tensor], head: nn.Linear, image: int | None
-    ) -> None:
+    def __init__(self, body: nn.Module, width: int, outputs: int, image: int | None) -> None:
         super().__init__()
-        self.add_module(part, body)
-        self.part, self.pooled, self.image, self.head = part, pooled, image, head
+        self.add_module(self.part, body)
+        self.image = image
+        self.head = nn.Linear(width, outputs)
         nn.init.normal_(self.head.weight, std=_SPREAD)
         nn.init.zeros_(self.head.bias)
 
@@ -70,14 +63,38 @@ class VisionTransformer(nn.Module):
         scores: Tensor = self.head(self.pooled(self.get_submodule(self.part)(pixel_values=images).last_hidden_state))
         return scores
 
+    def pooled(self, tokens: Tensor) -> Tensor:
+        """What the head gets, shape (batch, width), of the last features, shape (batch, tokens, width)."""
+        raise NotImplementedError
 
-def _first(tokens: Tensor) -> Tensor:
-    """The class token."""
-    return tokens[:, 0]
+
+class ViT(_Transformer):
+    """A vision transformer (Dosovitskiy et al., ICLR 2021): patches and a class token through layers of attention.
+
+    Its class token, as the last norm leaves it, feeds the head. Of 224x224 images with patches of 16 and 1000 classes
+    ViT-Base has 86,567,656 parameters and ViT-Tiny 5,717,416.
+    """
+
+    part = "vit"
+
+    def pooled(self, tokens: Tensor) -> Tensor:
+        """The class token."""
+        return tokens[:, 0]
 
 
-def _mean(tokens: Tensor) -> Tensor:
-    return tokens.mean(1)
+class Swin(_Transformer):
+    """A Swin transformer (Liu et al., ICCV 2021): attention within windows that shift from layer to layer, in stages.
+
+    Each stage has a quarter of the tokens of the one before, with twice the features. The mean over the last one's
+    tokens feeds the head. Of 224x224 images with patches of 4, windows of 7 and 1000 classes Swin-Tiny has 28,288,354
+    parameters and Swin-Base 87,768,224.
+    """
+
+    part = "swin"
+
+    def pooled(self, tokens: Tensor) -> Tensor:
+        """The mean over all tokens."""
+        return tokens.mean(1)
 
 
 def vit(
@@ -92,11 +109,7 @@ def vit(
     image: Count | None = None,
     dropout: Share = 0.0,
 ) -> nn.Module:
-    """A vision transformer (Dosovitskiy et al., ICLR 2021): patches and a class token through layers of attention.
-
-    Its class token, as the last norm leaves it, feeds the head. Of 224x224 images with patches of 16 and 1000 classes
-    ViT-Base has 86,567,656 parameters and ViT-Tiny 5,717,416. `shape` is (channels, height, width), and images are
-    enlarged to `image` pixels a side first.
+    """See `ViT`; `shape` is (channels, height, width), and images are enlarged to `image` pixels a side first.
 
     A layer's perceptron has `hidden` features, by default four times `width`. A patch has by default 16 pixels a side,
     or less where that leaves fewer than 7 patches a side.
@@ -112,8 +125,7 @@ def vit(
         num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=hidden or 4 * width,
         hidden_dropout_prob=dropout, attn_implementation="eager",
     )  # fmt: skip
-    body = ViTModel(config, add_pooling_layer=False)
-    return VisionTransformer("vit", body, _first, nn.Linear(width, outputs), image)
+    return ViT(ViTModel(config, add_pooling_layer=False), width, outputs, image)
 
 
 def swin(
@@ -128,11 +140,7 @@ def swin(
     image: Count | None = None,
     dropout: Share = 0.0,
 ) -> nn.Module:
-    """A Swin transformer (Liu et al., ICCV 2021): attention within windows that shift from layer to layer, in stages.
-
-    Each stage has a quarter of the tokens of the one before, with twice the features. The mean over the last one's
-    tokens feeds the head. Of 224x224 images with patches of 4, windows of 7 and 1000 classes Swin-Tiny has 28,288,354
-    parameters and Swin-Base 87,768,224. `layers` and `heads` have a number for each stage; `width` is the first one's.
+    """See `Swin`; `layers` and `heads` have a number for each stage, and each has twice the `width` of the one before.
 
     Attention reaches `window` tokens a side; a stage with fewer has one window. A patch has by default 4 pixels a side,
     or less where that leaves fewer than 8 patches a side.
@@ -159,7 +167,7 @@ def swin(
     )  # fmt: skip
     body = SwinModel(config, add_pooling_layer=False)
     _settle(body, grid, window)
-    return VisionTransformer("swin", body, _mean, nn.Linear(width * 2 ** (len(layers) - 1), outputs), image)
+    return Swin(body, width * 2 ** (len(layers) - 1), outputs, image)
 
 
 def _settle(body: Any, grid: tuple[int, int], window: int) -> None:

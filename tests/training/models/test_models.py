@@ -79,6 +79,7 @@ def test_a_model_is_parameters_of_which_all_but_frozen_filters_are_trained(name:
 def test_the_head_is_the_last_linear_layer_and_seeds_make_the_weights(name: str) -> None:
     shape = SHAPES[name]
     first, same, other = (build(name, shape, 7, seed) for seed in (1, 1, 2))
+    assert {*first.modules()}.isdisjoint(same.modules()), "peers of one process train models of their own"
     head = first.get_submodule(last_linear(first))
     assert last_linear(first) == "head"
     seen: list[Tensor] = []
