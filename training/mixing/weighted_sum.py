@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -26,10 +27,8 @@ def weighted_sum(body: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) 
         total = _sum_on_host(body, terms)
     else:
         body.zero_()
-        for vectors, weight in terms:
-            for part, values in zip(torch.split(body, [one.numel() for one in vectors]), vectors, strict=True):
-                # A copy that is waited for: the memory may be given to the next payload afterwards.
-                part.add_(values.to(body.device), alpha=weight)
+        if body.numel():
+            _add_on_gpu(body, terms)
         total = body.sum()
     return math.isfinite(float(total))
 
@@ -94,3 +93,59 @@ def _blocks(vectors: Sequence[Tensor], cuts: set[int]) -> Iterator[Tensor]:
             sizes.append(place - start)
             start = place
         yield from torch.split_with_sizes(vector, sizes)
+
+
+def _add_on_gpu(body: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) -> None:
+    """Add to a body on a GPU: one vector is copied there, on a stream of its own, while the one before is added.
+
+    From page-locked memory such copies do not wait for the host, nor the host for them; so at the end the host waits
+    for them all: the memory may be given to the next payload then.
+    """
+    buffers = [torch.empty_like(body, dtype=terms[0][0][0].dtype) for _ in range(2)]
+    copies = _Stream(body.device) if torch.cuda.is_available() else _NoStream()
+    for index, (vectors, weight) in enumerate(terms):
+        buffer = buffers[index % 2]
+        with copies.into(index % 2):
+            for part, values in zip(torch.split(buffer, [vector.numel() for vector in vectors]), vectors, strict=True):
+                part.copy_(values, non_blocking=True)
+        body.add_(buffer, alpha=weight)
+        copies.used(index % 2)
+    copies.wait()
+
+
+class _NoStream:
+    """Copies to a device without streams, each made at once."""
+
+    @contextmanager
+    def into(self, buffer: int) -> Iterator[None]:
+        """Context in which copies into this memory are begun; after it they can be used in computations."""
+        yield
+
+    def used(self, buffer: int) -> None:
+        """Let the memory be overwritten once the computations that have been begun are done."""
+
+    def wait(self) -> None:
+        """Wait until all copies are done."""
+
+
+class _Stream(_NoStream):
+    """Copies beside the computations of a CUDA device; they wait for each other on the device, not here."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._adding = torch.cuda.current_stream(device)
+        self._copying = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._used = [torch.cuda.Event() for _ in range(2)]  # type: ignore[no-untyped-call]
+        self._copying.wait_stream(self._adding)  # the buffers' memory may have been in use until now
+
+    @contextmanager
+    def into(self, buffer: int) -> Iterator[None]:
+        with torch.cuda.stream(self._copying):
+            self._copying.wait_event(self._used[buffer])
+            yield
+        self._adding.wait_stream(self._copying)
+
+    def used(self, buffer: int) -> None:
+        self._used[buffer].record(self._adding)
+
+    def wait(self) -> None:
+        self._copying.synchronize()
