@@ -161,6 +161,24 @@ def mixing_matrix(graph: Graph, rule: str, declared: Sequence[float] = ()) -> Mi
     return MixingMatrix(matrix)
 
 
+def check_stochastic(matrix: Sparse, *, columns: bool = True, counts: NDArray[np.float64] | None = None) -> None:
+    """Refuse a matrix with a negative entry, or a row (or column) that does not sum to one within 1e-12.
+
+    Where peers count by `counts`, p of shape (size,), a column's sum is that of p_i W_ij / p_j.
+
+    Raises:
+        TopologyError: Naming the entry, row or column.
+    """
+    if matrix.data.min() < 0.0:
+        raise TopologyError(f"mixing matrix: {matrix.data.min():g} is negative")
+    scaled = matrix if counts is None else diags_array(counts) @ matrix @ diags_array(1.0 / counts)
+    for line, lines in (("row", matrix), ("column", csr_array(scaled.T)))[: 2 if columns else 1]:
+        sums = row_sums(lines)
+        worst = int(np.argmax(np.abs(sums - 1.0)))
+        if not abs(sums[worst] - 1.0) <= _ROUNDING:  # catches a NaN, too
+            raise TopologyError(f"mixing matrix: {line} {worst} sums to {float(sums[worst])!r}, not 1")
+
+
 def component_count(matrix: Sparse) -> int:
     """The number of groups of peers that reach each other through a matrix: 1 if it connects everyone."""
     return int(connected_components(matrix, directed=True, connection="strong")[0])

@@ -22,6 +22,7 @@ from dpeer.topology.mixing_matrix import (
     WEIGHT_RULES,
     MixingMatrix,
     check_graph,
+    check_stochastic,
     component_count,
     mixing_matrix,
     parse,
@@ -130,7 +131,15 @@ class Topology:
 
     @cached_property
     def _mixing(self) -> Callable[[int], MixingMatrix]:
-        return lru_cache(KEPT_ROUNDS)(lambda number: mixing_matrix(self.draw(number), self.weights_rule, self.declared))
+        columns = self.name not in TOPOLOGIES or TOPOLOGIES[self.name].keeps_mean
+        counts = None if self.agreement is None else self.agreement**2
+
+        def made(number: int) -> MixingMatrix:
+            matrix = mixing_matrix(self.draw(number), self.weights_rule, self.declared)
+            check_stochastic(matrix.sparse, columns=columns, counts=counts)
+            return matrix
+
+        return lru_cache(KEPT_ROUNDS)(made)
 
     def edges_at(self, number: int) -> list[list[int]]:
         """The edges of round `number`: sorted [i, j] with i < j, or [sender, receiver] when directed."""

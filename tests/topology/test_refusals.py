@@ -4,10 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from dpeer.exceptions import ConfigurationError, TopologyError, UnknownName
 from dpeer.topology import ServerSampling, build
+from dpeer.topology.mixing_matrix import check_stochastic
 from tests.error_texts import refused
 
 RING = build("ring", 4)
@@ -54,6 +57,11 @@ RING = build("ring", 4)
 def test_a_graph_that_does_not_exist(name: str, size: int, options: dict[str, Any], fragment: str) -> None:
     with refused(UnknownName if fragment.startswith("unknown") else TopologyError, fragment):
         build(name, size, **options)
+
+
+def test_a_matrix_that_changes_the_mean() -> None:
+    with refused(TopologyError, "mixing matrix: column 0 sums to 1.1"):
+        check_stochastic(csr_array(np.array([[0.5, 0.5], [0.6, 0.4]])))
 
 
 def test_a_graph_that_edges_of_weight_zero_part(tmp_path: Path) -> None:
