@@ -56,6 +56,7 @@ def cluster():
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv("RAY_TMPDIR", folder)
+        patch.setenv("RAY_worker_niceness", "0")  # by default 15: beside other load a worker would hardly run
         (Path(folder) / "ray").mkdir()  # the address of the cluster is written before Ray makes it
         started = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
         yield started
