@@ -24,9 +24,14 @@ _FEW_ROWS = 10
 
 
 def notes(
-    config: RunConfig, task: Task, learner: TorchLearner, facts: Mapping[str, Any], promises: Sequence[str], *,
+    config: RunConfig,
+    task: Task,
+    learner: TorchLearner,
+    facts: Mapping[str, Any],
+    promises: Sequence[str],
+    *,
     lacking: bool = False,
-) -> Iterator[str]:  # fmt: skip
+) -> Iterator[str]:
     """The notes, a line each.
 
     Args:
