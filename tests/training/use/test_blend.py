@@ -82,14 +82,18 @@ def test_many_rows_and_extreme_scores_leave_no_number_undefined() -> None:
 
 
 def test_rows_without_a_label_and_weights_of_classes_count_as_in_the_loss() -> None:
-    """With weights of 1 and 2, as if each row of the second class stood there twice, but for the number of rows."""
-    first, second, right = drawn(40, 2)
-    more, others = (np.concatenate([one, np.full((5, 2), 9.0)]) for one in (first, second))
+    first, second, right = drawn(40)
+    more, others = (np.concatenate([one, np.full((5, 3), 9.0)]) for one in (first, second))
     found = fitted(more, others, np.concatenate([right, np.full(5, -100)]))
     assert found.weight == pytest.approx(fitted(first, second, right).weight, abs=1e-12)
-    weighted = fitted(first, second, right, nn.CrossEntropyLoss(torch.tensor([1.0, 2.0], dtype=torch.float64)))
-    twice = [*range(40), *np.flatnonzero(right)]
-    assert weighted.losses[:2] == pytest.approx(fitted(first[twice], second[twice], right[twice]).losses[:2])
+    weights = torch.tensor([1.0, 3.0, 0.5], dtype=torch.float64)
+    weighted = fitted(first, second, right, nn.CrossEntropyLoss(weights))
+    share = weights.numpy()[right] / weights.numpy()[right].sum()
+    tried = np.arange(21) / 20
+    p = [w * softmax(first) + (1 - w) * softmax(second) for w in tried]
+    log = np.array([40 * (share * np.log(one[np.arange(40), right])).sum() for one in p])
+    likelihood = np.exp(log - log.max())
+    assert weighted.weight == pytest.approx((tried * likelihood).sum() / likelihood.sum(), abs=1e-9)
 
 
 class Net(nn.Module):
