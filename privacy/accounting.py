@@ -118,7 +118,7 @@ def least_noise(
 ) -> float:
     """The least noise multiplier, rounded up to so many digits, with which an epsilon stays within its target.
 
-    `charged` gives what is charged with a noise multiplier: some step, and the less the more noise.
+    `charged` gives the charges at a noise multiplier: some step, and the less the more noise.
 
     Raises:
         ConfigurationError: A value is out of its range, or no noise that can be computed with is enough.

@@ -62,7 +62,7 @@ class LocalBaseline:
 
     Args:
         task: A task that no other learner trains; see `independent_copy`.
-        hyperparameters: Those of the peer; what is not listed here is as in `build_learner`.
+        hyperparameters: Those of the peer; other arguments are as in `build_learner`.
         gradients: How many gradients of a sample the peer's algorithm computes in a round (`Algorithm.gradients`).
         takes_part: Whether the peer takes part in a round; in others this one does not train either.
         evaluate_every: In which rounds the best model is looked for.

@@ -82,10 +82,10 @@ def views(payload: Payload, count: int, dtype: WireDtype = "float32") -> list[Te
     """The payload's buffers as vectors of that dtype, in their order, without copying them; only to be read.
 
     Raises:
-        ValueError: The payload has another size. (Of what is no payload Python, numpy or torch raise something else.)
+        ValueError: The payload has another size. (For other objects Python, numpy or torch raise their own.)
     """
     if (size := sum(memoryview(buffer).nbytes for buffer in payload)) != width(dtype) * count:
         raise ValueError(f"{size:,} bytes are not {count:,} values")
-    # numpy refuses what is not contiguous or empty, torch what is not a whole number of values.
+    # numpy refuses buffers that are empty or not contiguous, torch a fraction of a value.
     found = [torch.from_numpy(np.asarray(_Readable(one))) for one in payload if memoryview(one).nbytes]
     return [(one.clone() if one.data_ptr() % width(dtype) else one).view(_TORCH[dtype]) for one in found]

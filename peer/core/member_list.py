@@ -137,7 +137,7 @@ class MemberList:
         another address, or the next one of two keys already.
         """
         ranks = {} if self.version else {"members": sorted(self.members)}
-        return _DOMAIN + _packed({one: said for one, said in self.document.items() if one != "signatures"} | ranks)
+        return _DOMAIN + _packed({key: value for key, value in self.document.items() if key != "signatures"} | ranks)
 
     @cached_property
     def digest(self) -> bytes:

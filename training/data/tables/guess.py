@@ -344,8 +344,8 @@ def _number(name: str, column: Cells, read: Numbers) -> Guess | None:
     unit = "" if read.unit else "in which unit?"
     if bare is not None and any(one.unit for one in read.single.values()):
         unit = f"is {bare!r} in {read.unit}, too?"
-    said = "; ".join(f"{count} of {rows} cells read {how}" for how, count in hows.items())
-    remark = _joined(asked, column.strangers(read.strange, "number"), _asked_gaps(gaps), said, unit)
+    readings = "; ".join(f"{count} of {rows} cells read {how}" for how, count in hows.items())
+    remark = _joined(asked, column.strangers(read.strange, "number"), _asked_gaps(gaps), readings, unit)
     return Guess(keys, remark, read.strange)
 
 
